@@ -55,9 +55,8 @@ from streamproof.conformance.process_resources import (
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.subject import Subject
 from streamproof.conformance.violations import brief
-from streamproof.conformance.wrong_directory import load_for_program
-from streamproof.errors import NotTriedError, StartAnewError, UsageError
-from streamproof.exit_codes import ExitCode
+from streamproof.conformance.wrong_directory import end_untried, is_in_pytest, load_for_program
+from streamproof.errors import StartAnewError, UsageError
 from streamproof.search_path import search_directory
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
@@ -130,18 +129,10 @@ def _start_anew(*, loaded: bool) -> None:
     with contextlib.suppress(OSError):
         directory.rmdir()
     # A program that was started anew in vain must not be started anew for ever.
-    in_pytest = "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ
     if "LD_PRELOAD" not in preloaded or triggers.WHY_UNSEEN in os.environ:
         why = preloaded[triggers.WHY_UNSEEN]
-        refused = NotTriedError(
-            f"This cannot be tried here, because system calls cannot be seen: {why}."
-        )
-        if in_pytest:
-            raise refused
-        # A program that ends with 1 says that the store is wrong.
-        sys.stderr.write(f"streamproof: {refused}\n")
-        raise SystemExit(ExitCode.PARTIAL)
-    if in_pytest:
+        end_untried(f"This cannot be tried here, because system calls cannot be seen: {why}.")
+    if is_in_pytest():
         raise StartAnewError(
             "System calls are seen only by a process that was started for it. The pytest plugin "
             "of streamproof starts one for this test, unless the plugin is disabled.",

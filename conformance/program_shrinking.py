@@ -66,8 +66,8 @@ RIGHT = {
 """Right stores by kind: with transactions, without, and with a cache, which logs its writes late.
 Of each group, the first store with which a program passes is an oracle."""
 
-_ELSEWHERE = re.compile(r"lab\.(?:crash|simulate|power_loss)\(|Lab\.|Thread|fork")
-"""What a program does that is not done over and over in this process."""
+_ELSEWHERE = re.compile(r"lab\.(?:crash|simulate|power_loss)\(|Lab\.|Thread|fork|\bjudge\(")
+"""What a program does that is not done over and over in this process, or has no right store."""
 
 _NUMBER = re.compile(r"\d+")
 

@@ -1,20 +1,41 @@
-"""A program of a report that is started where its subject cannot be found.
+"""A program of a report that is started where it cannot try what it is about.
 
 Such a program ends with 1 if the store is wrong, so it must not end with 1 because of a wrong
-directory, and its reader needs a sentence and no traceback.
+directory or of a machine, and its reader needs a sentence and no traceback.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 from streamproof.conformance.subject import Subject, builtin_names, load_subject
-from streamproof.errors import UsageError
+from streamproof.errors import NotTriedError, UsageError
 from streamproof.exit_codes import ExitCode
 
-__all__ = ["load_for_program"]
+__all__ = ["end_untried", "is_in_pytest", "load_for_program"]
+
+
+def is_in_pytest() -> bool:
+    """Whether a test of pytest runs, which has a plugin of ours for what cannot be tried."""
+    return "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ
+
+
+def end_untried(why: str) -> NoReturn:
+    """End a program that cannot try anything here: it tells why, and ends with 2.
+
+    Raises:
+        NotTriedError: in pytest; the test is skipped.
+    """
+    refused = NotTriedError(why)
+    if is_in_pytest():
+        raise refused
+    # A program that ends with 1 says that the store is wrong.
+    sys.stderr.write(f"streamproof: {refused}\n")
+    raise SystemExit(ExitCode.PARTIAL)
 
 
 def load_for_program(name: str) -> Subject:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import textwrap
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +12,13 @@ from hypothesis import strategies as st
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.results import Guarantee, Spec
+from streamproof.conformance.runtime_checks.decision_programs import (
+    Call,
+    asking,
+    judging,
+    source_of,
+    text,
+)
 from streamproof.conformance.runtime_checks.world_programs import within
 from streamproof.conformance.settings import derive_seed
 from streamproof.conformance.subject import defect_of
@@ -45,17 +49,18 @@ class Probe:
     Args:
         run: the run that collects evidence and violations.
         requirement: the tested requirement; see ``about``.
-        source: the source of the check, shown if the check made no ``call``.
+        drawn: the drawn values of the check, if it draws any.
 
     Attributes:
         events: the events of the worlds of this try.
     """
 
-    def __init__(self, run: CheckRun, requirement: str, source: str) -> None:
+    def __init__(self, run: CheckRun, requirement: str, drawn: Mapping[str, Any]) -> None:
         self._run = run
         self._requirement = requirement
-        self._source = source
-        self._steps: list[str] = []
+        # As they are before a function can change them.
+        self._drawn = source_of(dict(drawn)) if drawn else None
+        self._calls: list[Call] = []
         self.events: list[Event] = []
         run.evidence.examples += 1
 
@@ -75,23 +80,20 @@ class Probe:
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Ask for a decision. The function must not raise."""
-        if not self._steps:
-            self._steps.append(f"from {function.__module__} import *\n")
-        given = [_text(each) for each in args]
-        given += [f"{name}={_text(each)}" for name, each in kwargs.items()]
-        self._steps.append(f"print({function.__name__}({', '.join(given)}))")
         self._run.evidence.operations += 1
+        self._calls.append(Call.to(function, args, kwargs))
         try:
             answer = function(*args, **kwargs)
         except Exception as error:
             raise self._violation("an answer", f"raised {brief(error)}") from error
-        self._steps[-1] += f"  # {_text(answer)}"
+        self._calls[-1] = self._calls[-1]._replace(answer=answer)
         return answer
 
     def expect(self, expected: object, found: object) -> None:
         """Demand that two values are equal."""
         if expected != found:
-            raise self._violation(_text(expected), _text(found))
+            program = asking(self._calls, expected, found)
+            raise self._violation(text(expected), text(found), program)
 
     def demand(self, expected: str, found: str = "the opposite", *, holds: bool) -> None:
         """Demand a condition that is described in words."""
@@ -180,25 +182,17 @@ class Probe:
         self.events.append(event)
         self._run.evidence.operations += 1
 
-    def _violation(self, expected: str, found: str) -> Exception:
+    def _violation(self, expected: str, found: str, program: str = "") -> Exception:
         shape = "raised" if found.startswith("raised ") else "changed-answer"
         told = [f"  {each}" for each in self.events[-SHOWN_EVENTS:]]
         if told:
             found = "\n".join([found, "after these events:", *told])
         cause = violation_of(self._requirement, shape)
-        program = "\n".join(self._steps) or self._source
-        return cause(self._run.check.tried, expected, found, program)
-
-
-def _text(value: Any) -> str:
-    """A value as Python source, if possible."""
-    if isinstance(value, Enum):
-        return f"{type(value).__name__}.{value.name}"
-    names = getattr(value, "_fields", ())
-    if names:
-        fields = (f"{name}={_text(getattr(value, name))}" for name in names)
-        return f"{type(value).__name__}({', '.join(fields)})"
-    return brief(repr(value))
+        run = self._run
+        again = judging(
+            run.check.name, self._calls, self._drawn, run.settings, defect_of(run.subject.name)
+        )
+        return cause(run.check.tried, expected, found, program or again)
 
 
 Body = Callable[..., None]
@@ -211,9 +205,7 @@ def decision(*requirements: str, **strategies: st.SearchStrategy[Any]) -> Callab
         @functools.wraps(function)
         def drive(run: CheckRun) -> None:
             def once(drawn: dict[str, Any]) -> None:
-                given = [f"# {name} = {_text(value)}" for name, value in drawn.items()]
-                source = "\n".join([_source(function), "", *given])
-                function(Probe(run, requirements[0], source), **drawn)
+                function(Probe(run, requirements[0], drawn), **drawn)
                 run.evidence.exercised.update(requirements)
 
             drawn_from, seeds = st.fixed_dictionaries(strategies), run.settings.limits.examples
@@ -230,15 +222,9 @@ def scripted(*requirements: str) -> Callable[[Body], Body]:
     def register(function: Body) -> Body:
         @functools.wraps(function)
         def drive(run: CheckRun) -> None:
-            function(Probe(run, requirements[0], _source(function)))
+            function(Probe(run, requirements[0], {}))
             run.evidence.exercised |= set(requirements) - run.evidence.untried.keys()
 
         return check(*requirements, raw=True)(drive)
 
     return register
-
-
-def _source(function: Body) -> str:
-    """The source of a check, shown with its finding."""
-    lines: Sequence[str] = textwrap.dedent(inspect.getsource(function)).splitlines()
-    return "\n".join([f"# {function.__module__}", *lines])

@@ -13,15 +13,20 @@ from broken_lags import WRONG_LAGS
 from broken_runtimes import WRONG_HANDLING, Break
 from broken_updaters import WRONG_UPDATERS
 
+from streamproof.conformance import program_runs
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
+from streamproof.conformance.program_text import fails_by_itself
 from streamproof.conformance.running_call import RunningCall
+from streamproof.conformance.runtime_checks.judging import judge
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
+from streamproof.conformance.violations import Skipped
+from streamproof.errors import NotTriedError
 from streamproof.sim.decisions.assignment import Assignment
 from streamproof.sim.decisions.idling import Readiness
 from streamproof.sim.decisions.lag import LagAnswer
@@ -38,6 +43,21 @@ def outcome(
     asked = Settings(**{"profile": "smoke", "seed": 1, **settings})
     status = RunningCall(directory / "status", create=True)
     return run_check(CheckRun(check, load_subject(subject), asked, directory, status))
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are run in forks, where the mistake of a test is; pytest-xdist has threads."""
+    monkeypatch.setattr(program_runs, "_has_threads", lambda: False)
+
+
+def ending(program: str) -> str:
+    """The name of the error with which a program ends, here and now; empty without one."""
+    try:
+        exec(program, {})  # noqa: S102 - it is ours.
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        return type(error).__name__
+    return ""
 
 
 @pytest.mark.parametrize("name", QUICK_CHECKS)
@@ -315,7 +335,7 @@ MISTAKES: list[Mistake] = [
 def test_a_wrong_decision_is_found(
     case: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a program that asks for the decision, and what came of it."""
+    """With a program that fails with the mistake, and passes without it."""
     requirement, name, function, mistake = case
     module_name, _, attribute = function.partition(".")
     module = importlib.import_module(f"{DECISIONS}.{module_name}")
@@ -327,9 +347,12 @@ def test_a_wrong_decision_is_found(
     assert found.suite_error == ""
     assert {each.requirement for each in found.findings} == {requirement}
     (finding, *_) = found.findings
-    assert finding.program.startswith(f"from {DECISIONS}.{module_name} import *\n")
-    assert f"print({attribute}(" in finding.program
+    assert f"{attribute}(" in finding.program
     assert requirement not in found.evidence.exercised or found.evidence.examples > 1
+    assert fails_by_itself(finding.program)
+    assert ending(finding.program) == "AssertionError"
+    monkeypatch.undo()
+    assert ending(finding.program) == ""
 
 
 def test_a_decision_that_raises_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,17 +367,71 @@ def test_a_decision_that_raises_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     assert finding.found == "raised KeyError: 'in-7'"
 
 
-def test_a_program_shows_the_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs as it is, and prints what was found."""
+def test_a_decision_that_raises_makes_its_program_raise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise KeyError("in-7")
+
+    right = importlib.import_module(f"{DECISIONS}.lag").current_lag
+    monkeypatch.setattr(f"{DECISIONS}.lag.current_lag", functools.wraps(right)(fails))
+    (finding,) = outcome(tmp_path, CHECKS["lag.is_end_less_position"]).findings
+
+    assert fails_by_itself(finding.program)
+    monkeypatch.undo()
+    assert ending(finding.program) == ""
+
+
+def test_one_question_is_asked_and_its_answer_asserted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = importlib.import_module(f"{DECISIONS}.restore_range").end_of
+    monkeypatch.setattr(f"{DECISIONS}.restore_range.end_of", functools.wraps(right)(shifted(right)))
+    (finding,) = outcome(tmp_path, CHECKS["restore_range.ends_with_the_log"]).findings
+
+    assert finding.program.splitlines() == [
+        f"from {DECISIONS}.restore_range import end_of",
+        "",
+        "assert end_of(0, None) == 0  # found 1",
+    ]
+
+
+def test_several_questions_are_asked_again_by_their_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later question may depend on an earlier answer, so the program has them as comments."""
     right = importlib.import_module(f"{DECISIONS}.recovery").wipes_after
     wrong = functools.wraps(right)(lambda *_: True)
     monkeypatch.setattr(f"{DECISIONS}.recovery.wipes_after", wrong)
     (finding,) = outcome(tmp_path, CHECKS["recovery.clean_ends_are_vouched_for"]).findings
-    monkeypatch.undo()
-    printed: list[object] = []
-    exec(finding.program, {"print": printed.append})  # noqa: S102 - it is ours.
-    # Asked again without the mistake: the offsets are committed, and nothing is wiped.
-    assert printed == [True, False]
+    traits = "Traits(exactly_once=False, transactional=False)"
+    drawn = f"{{'traits': {traits}, 'closing': Closing.RESTORED}}"
+
+    assert finding.program.splitlines() == [
+        "from streamproof.conformance.runtime_checks.judging import judge",
+        f"from {DECISIONS}.recovery import Closing, Traits",
+        "",
+        f"# commits_after({traits}, Closing.RESTORED)",
+        "#     answered True",
+        f"# wipes_after({traits}, Closing.RESTORED)",
+        "#     answered True",
+        f"judge('recovery.clean_ends_are_vouched_for', {drawn}, seed=1)",
+    ]
+
+
+def test_a_program_that_cannot_try_anything_does_not_show_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In pytest its test is skipped."""
+
+    def skips(*_: object, **__: object) -> None:
+        raise Skipped("the world of the check did not have a write")
+
+    check = CHECKS["restore_range.ends_with_the_log"]
+    monkeypatch.setattr(check.function, "__wrapped__", skips)
+
+    with pytest.raises(NotTriedError, match="did not have a write"):
+        judge(check.name, {"end": 0, "committed": None})
 
 
 BY_DEFECT = [
@@ -384,10 +461,13 @@ BY_DEFECT = [
 def test_a_defect_is_found_by_a_small_world(
     defect: str, name: str, requirement: str, tmp_path: Path
 ) -> None:
-    """Shown with what was done, or the last events."""
+    """With a program that fails with the defect, and passes without it."""
     (finding,) = outcome(tmp_path, CHECKS[name], f"runtime:{defect}").findings
     assert finding.requirement == requirement
-    assert f"def {name.partition('.')[2]}(" in finding.program
+    assert fails_by_itself(finding.program)
+    assert ending(finding.program) == "AssertionError"
+    right = finding.program.replace(f", defect={defect!r}", "")
+    assert ending(right) == ""
 
 
 SIM = "streamproof.sim"
@@ -611,6 +691,10 @@ def test_a_wrong_runtime_is_found(
     found = outcome(tmp_path, CHECKS[name], profile="quick")
     assert found.suite_error == ""
     assert requirement in {each.requirement for each in found.findings}
+    monkeypatch.undo()
+    for finding in found.findings:
+        assert fails_by_itself(finding.program)
+        assert ending(finding.program) == ""
 
 
 BY_CHANGE = [*WRONG_LAGS, *WRONG_UPDATERS]
