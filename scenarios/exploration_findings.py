@@ -70,7 +70,7 @@ def finding_of(
     Raises:
         UsageError: the run no longer fails, or fails in another way.
     """
-    shrunk = shrink(_failing(worlds, run.seed), most_runs, progress)
+    shrunk = shrink(_failing(worlds, run), most_runs, progress)
     found = Shape(shrunk.violations[0].requirement, shrunk.violations[0].invariant)
     if found != shape_found(run):
         raise UsageError(
@@ -81,14 +81,14 @@ def finding_of(
     return shrunk
 
 
-def _failing(worlds: SeededWorlds, seed: int) -> Failing:
-    """The run of a seed, with its choices."""
-    choices = Choices.seeded(seed, recording=True)
-    plan = worlds.draw(choices)
+def _failing(worlds: SeededWorlds, run: Explored) -> Failing:
+    """A run once more, with its choices."""
+    choices = Choices.seeded(run.seed, recording=True)
+    plan = worlds.draw(choices, run.goal)
     drawn = choices.count
     worlds.simulate(choices, plan, defects=worlds.defects)
     return Failing(
-        f"seed {seed}",
+        f"seed {run.seed}",
         plan,
         choices.drawn[drawn:],
         worlds.defects,

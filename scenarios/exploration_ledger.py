@@ -21,7 +21,7 @@ __all__ = ["LEDGER", "Ledger"]
 LEDGER = "explored.ndjson"
 """The name of the file in the directory of an exploration."""
 
-FORMAT = 1
+FORMAT = 2
 """The version of the file. An exploration never continues in a file of another version."""
 
 

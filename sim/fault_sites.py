@@ -47,7 +47,7 @@ class Faults:
         activation: the probability that a site is on; 1 switches all on, 0 none.
 
     Attributes:
-        fired: how often each site fired.
+        fired: how often each site fired, and how often each fault of instances happened.
         scripted: decides before any choice whether a fault happens, given the site, the victim and
             the request. Scenarios set it; in other runs it is ``None``.
     """
@@ -91,6 +91,10 @@ class Faults:
         happens = self._choices.chance(self._sites[site])
         self.fired[site] += happens
         return happens
+
+    def note(self, fault: str) -> None:
+        """Count a fault that somebody else has decided."""
+        self.fired[fault] = self.fired.get(fault, 0) + 1
 
     def stop(self) -> None:
         """End all faults, so that the application can recover."""

@@ -111,7 +111,9 @@ class Nemesis:
                 break
             yield world.time.timeout(quiet)
             victim = world.choices.pick(self._instances)
-            yield from self._ways[world.choices.pick(self._kinds)](victim)
+            kind = world.choices.pick(self._kinds)
+            world.faults.note(kind)
+            yield from self._ways[kind](victim)
         yield world.time.timeout(max(0, self._safety_ms - world.now))
         self._heal()
 

@@ -173,6 +173,22 @@ class PlanSpace(
             plan={**self.plan, "persistent": [True], **clients},
         )
 
+    def meet(self, other: PlanSpace) -> PlanSpace | None:
+        """The plans that are in both spaces; ``None`` if there is none."""
+        met: dict[str, Any] = {}
+        for name in self.__struct_fields__:
+            one, two = getattr(self, name), getattr(other, name)
+            common = _common_options if isinstance(one, dict) else _common
+            met[name] = common(one, two)
+            if met[name] is None:
+                return None
+        space = PlanSpace(**met)
+        # Releases with such an upgrade have no stores that stage their writes.
+        is_staged = space.settings.get("transactional") == [True]
+        if is_staged and space.upgrades and not any(map(_stages, space.upgrades)):
+            return None
+        return space
+
     def has(self, plan: Plan) -> bool:
         """Whether a plan is one of this space."""
         config = plan.config
@@ -208,6 +224,24 @@ def _left(wanted: Sequence[T], possible: Sequence[T], problem: str) -> list[T]:
     if not left:
         raise UsageError(problem)
     return left
+
+
+def _common(one: Sequence[T], other: Sequence[T]) -> list[T] | None:
+    """The values in both lists, where an empty list has all values; ``None`` if there is none."""
+    if not one or not other:
+        return [*one, *other]
+    return [each for each in one if each in other] or None
+
+
+def _common_options(one: Options, other: Options) -> Options | None:
+    """The options in both tables; ``None`` if a field has none."""
+    met: Options = {}
+    for name in [*one, *other]:
+        common = _common(one.get(name, []), other.get(name, []))
+        if common is None:
+            return None
+        met[name] = common
+    return met
 
 
 def _unfit(what: str, wanted: Sequence[str], possible: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from streamproof.sim.nemesis import Nemesis, drawn_drift
 from streamproof.sim.plan_space import draw
 from streamproof.sim.query_clients import QueryClients
 from streamproof.sim.rolling_upgrade import ROLL_OVER, RollingUpgrade
+from streamproof.sim.situations import fault_situations
 from streamproof.sim.stream_thread import StreamThread
 from streamproof.sim.tasks.stream_task import TaskState
 from streamproof.sim.topologies import TOPOLOGIES
@@ -69,8 +70,7 @@ class Outcome:
         violations: the broken promises, in the order of their discovery.
         digest: identifies the sequence of all events.
         events: the number of events.
-        marks: how often the run reached each situation.
-        fired: how often each fault site fired.
+        marks: how often the run reached each situation; see ``situations``.
         ended_ms: the virtual time at the end of the run.
         choices: all choices of the run, if they were recorded.
         tried: the names of the invariants whose situation came about.
@@ -81,7 +81,6 @@ class Outcome:
     digest: str
     events: int
     marks: Mapping[str, int]
-    fired: Mapping[str, int]
     ended_ms: int
     choices: Sequence[int]
     tried: Sequence[str] = ()
@@ -138,8 +137,7 @@ def run(
         violations,
         world.trace.digest,
         world.trace.count,
-        world.marks.hits,
-        dict(world.faults.fired),
+        world.marks.hits | fault_situations(plan.topology, world.faults.fired),
         world.now,
         choices.drawn,
         watch.tried,

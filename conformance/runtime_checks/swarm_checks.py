@@ -1,7 +1,8 @@
 """The swarm: whole applications from many seeds, with faults, and all invariants watching.
 
-Only the guarantee, the specification and a defect change the world of a seed: the topology follows
-from the seed, and everything else is drawn from it. So the first world of ``--seed N`` is that of
+The topology of every second world follows from its seed alone. Each of the others is drawn for
+something that the check has reached least (``sim/steering.py``). Besides, only the guarantee, the
+specification and a defect change the world of a seed. So the first world of ``--seed N`` is that of
 seed N.
 
 A requirement counts as tried only if the *situation* of each of its invariants came about in a
@@ -33,6 +34,8 @@ from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.simulation import Outcome
+from streamproof.sim.situations import GOALS, situations_of
+from streamproof.sim.steering import Steering
 from streamproof.sim.topologies import ORDINARY_TOPOLOGIES, TOPOLOGIES
 
 __all__ = ["topology_of"]
@@ -96,7 +99,7 @@ class _Exploration:
         self._run = run
         self._topologies = topologies
         self._seen: set[str] = set()
-        self._situations: Counter[str] = Counter()
+        self._situations = Counter(dict.fromkeys(situations_of(topologies), 0))
         self._digest = blake2b(digest_size=16)
         exactly_once = run.settings.guarantee == "exactly-once"
         # By name, the invariants that have something to observe under this guarantee, and whose
@@ -114,12 +117,19 @@ class _Exploration:
         limits = self._run.settings.limits
         worlds = limits.worlds_with_defect if self.defect else limits.worlds
         asked = DEFECTS[self.defect].topology if self.defect else ""
+        possible = within(PlanSpace(topologies=self._topologies), self._run.settings)
+        if asked and asked not in self._topologies:
+            return
+        possible = possible.for_defect(self.defect)
+        steering = Steering(possible, behind=0)
         for seed in range(self._first, self._first + worlds):
             topology = asked or topology_of(seed)
             if topology not in self._topologies:
                 continue
-            space = within(PlanSpace(topologies=[topology]), self._run.settings)
-            self._visit(Seeded(seed, space.for_defect(self.defect), self.defect))
+            goal = steering.next_goal()
+            part = possible.meet(GOALS[goal] if goal else PlanSpace(topologies=[topology]))
+            reached = self._visit(Seeded(seed, part or possible, self.defect))
+            steering.reached(reached)
             if self.defect and DEFECTS[self.defect].requirement in self._run.first:
                 break
 
@@ -145,8 +155,8 @@ class _Exploration:
         # A search goes on as long as runs reach new situations.
         evidence.reached |= {name for name, hits in self._situations.items() if hits} | self._seen
 
-    def _visit(self, world: Seeded) -> None:
-        """Run a world, and record what it shows."""
+    def _visit(self, world: Seeded) -> list[str]:
+        """Run a world, record what it shows, and return the names of all that it reached."""
         outcome = world.run([lambda event: self._seen.add(event.kind)])
         for name in outcome.tried:
             self._untried.pop(name, None)
@@ -155,6 +165,7 @@ class _Exploration:
         self._run.evidence.examples += 1
         self._run.evidence.operations += outcome.events
         _record(self._run, world, outcome)
+        return [*(name for name, hits in outcome.marks.items() if hits), *outcome.tried]
 
 
 def _space_of(

@@ -66,7 +66,7 @@ class Hosted:
             except SubjectError as error:
                 breach = breach_of_error(error)
                 told = InvariantViolation(breach.shape, breach.requirement, breach.found, None)
-                return Outcome(plan, [told], "", last[0], {}, {}, 0, choices.drawn)
+                return Outcome(plan, [told], "", last[0], {}, 0, choices.drawn)
 
     def _loaded(self) -> Subject:
         found = _SUBJECTS.get(self.subject)

@@ -66,6 +66,10 @@ class Forgotten:
             return True
         return record.value is None and record.offset < self._tombstones.get(partition, 0)
 
+    def has_skipped(self, partition: str) -> bool:
+        """Whether a reset went past records of a partition."""
+        return partition in self._skipped
+
     def is_skipped(self, partition: str, offset: int) -> bool:
         """Whether a reset went past a record."""
         return any(offset in each for each in self._skipped.get(partition, ()))

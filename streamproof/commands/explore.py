@@ -143,9 +143,10 @@ def explore(
 ) -> None:
     """Explore simulated worlds, and shrink what breaks a promise.
 
-    Each seed draws one world, faults included, and all invariants watch it. The exploration stops
-    at the first failure, shrinks it, and writes it as a scenario that `replay` plays. After Ctrl-C
-    or a kill, the same command goes on.
+    Each seed draws one world, faults included, and all invariants watch it. Every second world is
+    drawn for something that few worlds have reached. The exploration stops at the first failure,
+    shrinks it, and writes it as a scenario that `replay` plays. After Ctrl-C or a kill, the same
+    command goes on.
 
     Exit codes:
       0    nothing was found
@@ -193,7 +194,7 @@ def _explore(
         console.print(f"{len(ledger.runs):,} runs were done before; this goes on after them.")
     try:
         _run_worlds(console, ledger, worlds, request)
-        print_summary(console, ledger)
+        print_summary(console, ledger, worlds.possible)
         written = _shrink_all(console, ledger, worlds, request)
     except KeyboardInterrupt:
         console.print(
@@ -218,7 +219,7 @@ def _run_worlds(
     from streamproof.commands.explore_progress import ExplorationProgress
     from streamproof.runs.exploration import new_runs
 
-    with ExplorationProgress(console, ledger) as progress:
+    with ExplorationProgress(console, ledger, worlds.possible) as progress:
         for each in new_runs(ledger, worlds, request):
             progress.ran(each)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import Self
 
 from rich.console import Console
@@ -13,8 +12,9 @@ from rich.text import Text
 from streamproof.scenarios.exploration_findings import findings, shape_found
 from streamproof.scenarios.exploration_ledger import Ledger
 from streamproof.scenarios.shrinking import Shape, ShrinkStep
-from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.exploration import Explored
+from streamproof.sim.plan_space import PlanSpace
+from streamproof.sim.situations import situations_of
 
 __all__ = ["ExplorationProgress", "ShrinkingProgress", "print_summary", "problem_line"]
 
@@ -25,11 +25,12 @@ LINE_EVERY = 50
 class ExplorationProgress:
     """Shows how far an exploration is: one changing line on a terminal, new lines elsewhere."""
 
-    def __init__(self, console: Console, ledger: Ledger) -> None:
+    def __init__(self, console: Console, ledger: Ledger, space: PlanSpace) -> None:
         self._console = console
+        self._situations = _situations(space)
         self._started = time.monotonic()
         self._ran = 0
-        self._marks = {name for each in ledger.runs for name, hits in each.marks.items() if hits}
+        self._reached = {name for each in ledger.runs for name in each.marks}
         self._shapes = {shape for each in ledger.runs if (shape := shape_found(each))}
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -50,7 +51,7 @@ class ExplorationProgress:
     def ran(self, run: Explored) -> None:
         """Count a world that was run, and name its failure if the failure is new."""
         self._ran += 1
-        self._marks.update(name for name, hits in run.marks.items() if hits)
+        self._reached.update(run.marks)
         shape = shape_found(run)
         if shape is not None and shape not in self._shapes:
             self._shapes.add(shape)
@@ -63,7 +64,7 @@ class ExplorationProgress:
         rate = self._ran / max(time.monotonic() - self._started, 0.001)
         return (
             f"{_count(self._ran, 'run')}, {rate:.1f}/s, {len(self._shapes)} found, "
-            f"{len(self._marks)} of {len(MARKS)} situations"
+            f"{len(self._reached & self._situations)} of {len(self._situations)} situations"
         )
 
 
@@ -76,19 +77,29 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
-def print_summary(console: Console, ledger: Ledger) -> None:
-    """Print how many worlds were run, and which situations came about in them."""
-    marks: Counter[str] = Counter(dict.fromkeys(MARKS, 0))
-    for each in ledger.runs:
-        marks.update(name for name, hits in each.marks.items() if hits)
+def _situations(space: PlanSpace) -> set[str]:
+    """The situations that the worlds of a space should reach."""
+    return set(situations_of(space.topologies, space.kinds))
+
+
+def print_summary(console: Console, ledger: Ledger, space: PlanSpace) -> None:
+    """Print how many worlds were run, and which situations came about in them.
+
+    Args:
+        console: where to print.
+        ledger: the runs.
+        space: the plans that their worlds were drawn from.
+    """
     events = sum(each.events for each in ledger.runs)
     failed = sum(bool(each.violations) for each in ledger.runs)
     ways = len(findings(ledger.runs))
     came = f"{failed:,} of them broken, in {_count(ways, 'way')}" if failed else "none broken"
     console.print(f"{_count(len(ledger.runs), 'run')}, {_count(events, 'event')}; {came}.")
-    never = [name for name, hits in marks.items() if not hits]
-    console.print(f"{len(marks) - len(never)} of {len(marks)} situations came about.")
-    for name in never:
+    possible = _situations(space)
+    never = possible.difference(*(each.marks for each in ledger.runs))
+    came_about = len(possible) - len(never)
+    console.print(f"{came_about} of {len(possible)} situations came about.")
+    for name in sorted(never):
         console.print(f"  not reached: {name}")
 
 

@@ -30,6 +30,7 @@ from streamproof.sim.exploration import Explored, SeededWorlds
 from streamproof.sim.exploration import explore as explore_worlds
 from streamproof.sim.patches import Patched, patch_at
 from streamproof.sim.plan_space import EVERYTHING, PlanSpace
+from streamproof.sim.steering import Steering
 from streamproof.version import __version__
 
 __all__ = [
@@ -103,8 +104,9 @@ def explore(
 ) -> Exploration:
     """Run simulated worlds, one for each seed, and shrink what breaks a promise.
 
-    Each seed draws a whole world: topology, settings, input and faults. The runs are kept in
-    ``out``; a second call with the same arguments goes on after them.
+    Each seed draws a whole world: topology, settings, input and faults. Every second world is
+    drawn for something that few worlds have reached. The runs are kept in ``out``; a second call
+    with the same arguments goes on after them.
 
     Args:
         runs: how many worlds to run in all.
@@ -202,7 +204,11 @@ def new_runs(ledger: Ledger, worlds: SeededWorlds, request: ExploreRequest) -> I
     start = request.seed + len(ledger.runs)
     seeds = count(start) if request.budget_s else range(start, request.seed + request.runs)
     ends = time.monotonic() + request.budget_s if request.budget_s else float("inf")
-    running = explore_worlds(seeds, worlds, jobs=request.jobs)
+    steering = Steering(worlds.possible)
+    for each in ledger.runs:
+        steering.next_goal()
+        steering.reached(each.reached)
+    running = explore_worlds(seeds, worlds, jobs=request.jobs, steering=steering)
     with closing(running):  # type: ignore[type-var]
         for each in running:
             ledger.add(each)

@@ -72,7 +72,7 @@ def test_the_swarm_finds_nothing_and_says_how_much_it_tried(guarantee: str, tmp_
     evidence = found.evidence
     assert evidence.examples > 2
     assert evidence.operations > 1_000
-    assert evidence.situations.keys() == set(MARKS)
+    assert set(MARKS) < evidence.situations.keys()
     assert any(evidence.situations.values())
     short = {"exactly-once": {"EOS-001", "EOS-002", "EOS-003"}, "at-least-once": {"ALOS-001"}}
     everywhere = {"TASK-005", "TASK-006", "TASK-008", "REBAL-001", "ASSIGN-001"}

@@ -30,7 +30,7 @@ from streamproof.reports.pipeline.site.site_builder import arrange
 from streamproof.reports.pipeline.site.site_data import SiteRows
 from streamproof.reports.pipeline.site.site_rows import read_rows
 from streamproof.reports.run_log import RunLogWriter
-from streamproof.sim.coverage_marks import MARKS
+from streamproof.sim.situations import situations_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -301,6 +301,6 @@ def test_worlds_of_a_campaign_are_told_by_themselves(spark: SparkSession, tmp_pa
     ]
     assert rows.runs == ()
     never = {row.situation: row.runs for row in rows.unreached}
-    assert set(never) == set(MARKS) - {"a task idled"}
+    assert set(never) == set(situations_of([])) - {"a task idled"}
     assert never["a disk was full"] == 5
     assert arrange(rows).outcome == "failure"

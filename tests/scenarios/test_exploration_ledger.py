@@ -15,8 +15,14 @@ from streamproof.sim.world_plan import WORLD_VERSION
 WHAT: dict[str, Any] = {"seed": 0, "defect": ""}
 
 RUNS = [
-    Explored(0, "count", digest="a" * 32, events=12, marks={"a task idled": 2}),
-    Explored(1, "stateless", violations=(("TASK-001", "it is wrong"),), invariant="it is right"),
+    Explored(0, topology="count", digest="a" * 32, events=12, marks={"a task idled": 2}),
+    Explored(
+        1,
+        "a task idled",
+        "stateless",
+        violations=(("TASK-001", "it is wrong"),),
+        invariant="it is right",
+    ),
     Explored(2, problem="ValueError: what?"),
 ]
 

@@ -19,7 +19,6 @@ from streamproof.scenarios.exploration_findings import findings
 from streamproof.scenarios.exploration_ledger import LEDGER
 from streamproof.scenarios.play import play
 from streamproof.scenarios.scenario_reader import read
-from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.exploration import Explored
 
@@ -166,7 +165,7 @@ def test_where_nothing_is_wrong_nothing_is_found(exploration: Exploration) -> No
     code, printed = exploration.run("--runs", "60", "--swarm", exploration.swarm(), "-j", "1")
     assert code == 0, printed
     assert "60 runs, " in printed
-    assert f" of {len(MARKS)} situations came about." in printed
+    assert " situations came about." in printed
     assert "not reached: a changelog was compacted" in printed
     assert printed.endswith("Nothing was found.\n")
     assert all(len(line) <= 80 for line in printed.splitlines())

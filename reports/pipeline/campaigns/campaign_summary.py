@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamproof.reports.pipeline.campaigns.campaign_tables import read_table
-from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.invariants import INVARIANTS
+from streamproof.sim.situations import situations_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,4 +138,5 @@ def _never(runs: DataFrame) -> list[str]:
     worlds = runs.where("kind = 'simulate'")
     marks = worlds.select(f.explode("marks").alias("mark", "hits")).where("hits > 0")
     seen = {each["mark"] for each in marks.select("mark").distinct().collect()}
-    return [mark for mark in MARKS if mark not in seen]
+    topologies = {each["topology"] for each in worlds.select("topology").distinct().collect()}
+    return [each for each in situations_of(sorted(topologies - {""})) if each not in seen]

@@ -36,7 +36,7 @@ from streamproof.reports.pipeline.site.world_results import (
 from streamproof.reports.pipeline.spark import session
 from streamproof.reports.pipeline.tables.columns import COUNTED
 from streamproof.reports.pipeline.tables.sources import CAMPAIGN_FILE, find_sources
-from streamproof.sim.coverage_marks import MARKS
+from streamproof.sim.situations import situations_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -229,9 +229,9 @@ def _unreached(tables: Tables, worlds: tuple[WorldTotals, ...]) -> tuple[Unreach
     if drawn := sum(each.count for each in worlds if each.kind == "simulate"):
         records = _records(tables.situations())
         known = {record["situation"] for record in records if record["hits"]}
-        for mark in MARKS:
-            if mark not in known:
-                found[mark] = Unreached(situation=mark, runs=drawn)
+        for each in situations_of([]):
+            if each not in known:
+                found[each] = Unreached(situation=each, runs=drawn)
     return tuple(found[situation] for situation in sorted(found))
 
 
