@@ -8,7 +8,7 @@ made run beside it, and must keep the requirement.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -116,6 +116,7 @@ class GroupRun:
         everything: whether to run all checks that apply to a mutant, not only those of its
             requirement.
         with_right: whether to run the correct counterparts at all.
+        narrowed: the names of the only checks to run; empty for all checks of the requirements.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class GroupRun:
         *,
         everything: bool = False,
         with_right: bool = True,
+        narrowed: Collection[str] = (),
     ) -> None:
         self.mutants = mutants
         self.settings = settings
@@ -132,6 +134,7 @@ class GroupRun:
         self.outcomes: dict[tuple[str, str], CheckOutcome] = {}
         self._everything = everything
         self._with_right = with_right
+        self._narrowed = narrowed
 
     def run(
         self,
@@ -174,7 +177,10 @@ class GroupRun:
         ]
         if self._everything:
             asked += [(mutant.subject, requirement) for requirement in self._applicable(mutant)]
-        return {(subject, check) for subject, each in asked for check in each.checks}
+        return {(subject, check) for subject, each in asked for check in self._checks(each)}
+
+    def _checks(self, requirement: Requirement) -> list[str]:
+        return [each for each in requirement.checks if not self._narrowed or each in self._narrowed]
 
     def _applicable(self, mutant: Mutant) -> list[Requirement]:
         return applicable(
@@ -204,7 +210,7 @@ class GroupRun:
         untested = self._untested(subject, requirement)
         if untested is not None:
             return untested, None
-        outcomes = [self.outcomes[subject, name] for name in requirement.checks]
+        outcomes = [self.outcomes[subject, name] for name in self._checks(requirement)]
         return (
             result_of(subject, requirement, outcomes),
             failure_of(subject, requirement, outcomes, "command"),
