@@ -139,6 +139,11 @@ def on_all_cores(work: Callable[[float, int], int]) -> float:
     return total / (time.monotonic() - started)
 
 
+def raw_rate(directory: Path) -> float:
+    """Rounds of the raw loop a second."""
+    return on_all_cores(lambda deadline, n: raw_until(deadline, _made(directory / f"raw-{n}")))
+
+
 def crash_rate(name: str, points: Callable[[float, CheckRun], int], directory: Path) -> float:
     """Crash points a second of one subject."""
     subject = load_subject(name)
@@ -176,7 +181,7 @@ def main() -> None:
     subjects = sys.argv[1:] or ["rocksdb", "rocksdb-transactional"]
     table = Table("what", "measured", "target")
     with work_directory() as directory:
-        raw = on_all_cores(lambda deadline, n: raw_until(deadline, _made(directory / f"raw-{n}")))
+        raw = raw_rate(directory)
         table.add_row("raw loop on rocksdict", f"{raw:.0f} a second", "baseline")
         for name in subjects:
             for kind, points in {"real": points_until, "derived": derived_until}.items():

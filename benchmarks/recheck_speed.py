@@ -100,17 +100,17 @@ def by_sets(events: DataFrame) -> int:
         return findings.count()
 
 
-def main() -> None:
-    """Print a table of what was measured."""
-    table = Table("events a second and core", "measured", "target", box=None)
+def measured() -> dict[str, float]:
+    """Events a second and core, by the way in which they are judged."""
+    rates = {}
     with TemporaryDirectory() as folder:
         tables = keep(Path(folder))
         count = sum(map(len, tables))
-        read = rate(count, lambda: [list(events_of(each)) for each in tables])
-        table.add_row("read from columns", f"{read:,.0f}", "")
-        table.add_row("watched by all invariants", f"{watch(tables):,.0f}", "")
-        judged = rate(count, lambda: [list(judge(each, INVARIANTS)) for each in tables])
-        table.add_row("judged, without Spark", f"{judged:,.0f}", f"{TARGET:,}")
+        rates["read from columns"] = rate(count, lambda: [list(events_of(each)) for each in tables])
+        rates["watched by all invariants"] = watch(tables)
+        rates["judged, without Spark"] = rate(
+            count, lambda: [list(judge(each, INVARIANTS)) for each in tables]
+        )
         spark = session("local[1]", settings={"spark.sql.shuffle.partitions": "4"})
         files = event_files([Path(folder)])
         events = read_events(spark, files)
@@ -120,10 +120,18 @@ def main() -> None:
             "all at once": lambda: by_sets(events),
         }
         for name, work in ways.items():
-            target = f"{TARGET:,}" if name.startswith("judged") else ""
-            table.add_row(name, f"{wall_rate(count * COPIES, work):,.0f}", target)
+            rates[name] = wall_rate(count * COPIES, work)
         spark.stop()
-    Console().print(f"{count * COPIES:,} events of {SEEDS * COPIES} runs.", table)
+    print(f"{count * COPIES:,} events of {SEEDS * COPIES} runs.")
+    return rates
+
+
+def main() -> None:
+    """Print a table of what was measured."""
+    table = Table("events a second and core", "measured", "target", box=None)
+    for name, found in measured().items():
+        table.add_row(name, f"{found:,.0f}", f"{TARGET:,}" if name.startswith("judged") else "")
+    Console().print(table)
 
 
 if __name__ == "__main__":

@@ -297,7 +297,9 @@ LINES = (
 )
 
 
-def _ratio(line: Line, parent: Path) -> float:
+def ratio_of(line: Line, parent: Path) -> float:
+    """The time of the store over the time of raw rocksdict, as a median."""
+
     def fresh(measure: Callable[[Path], float]) -> float:
         directory = Path(tempfile.mkdtemp(dir=parent))
         try:
@@ -314,7 +316,7 @@ def main() -> None:
     parent = memory if memory.is_dir() else Path(tempfile.gettempdir())
     print(f"{'time relative to raw rocksdict':<38}{'at most':>9}{'measured':>10}")
     for line in LINES:
-        ratio = _ratio(line, parent)
+        ratio = ratio_of(line, parent)
         verdict = "" if ratio <= line.most else "   above the target"
         print(f"{line.what:<38}{line.most:>9.2f}{ratio:>10.2f}{verdict}")
 
