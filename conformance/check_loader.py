@@ -29,6 +29,10 @@ def _package(binds: Binds) -> ModuleType:
         from streamproof.conformance import runtime_checks
 
         return runtime_checks
+    if binds == "application":
+        from streamproof.conformance import application_checks
+
+        return application_checks
     from streamproof.conformance import checks
 
     return checks

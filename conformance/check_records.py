@@ -84,6 +84,7 @@ class CheckOutcome(Struct, frozen=True, kw_only=True):
         findings: broken promises, at most one for each requirement and shape.
         first: by requirement, the effort until it was first found broken.
         skipped: why this machine cannot run the check; empty if it ran.
+        unusable: why the subject cannot be verified at all; empty if it can.
         suite_error: the traceback of an error in the suite itself; empty without one.
         subject_error: how the subject prevented an answer: it hung, or died.
         round: the round of the search, counted from 0.
@@ -95,6 +96,7 @@ class CheckOutcome(Struct, frozen=True, kw_only=True):
     findings: list[CheckFinding] = field(default_factory=list)
     first: dict[str, Effort] = field(default_factory=dict)
     skipped: str = ""
+    unusable: str = ""
     suite_error: str = ""
     subject_error: str = ""
     duration_s: float = 0.0

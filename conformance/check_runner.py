@@ -12,7 +12,14 @@ from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.power.power_campaign import PowerCampaign
 from streamproof.conformance.saved_failures import Replay, SavedChoices
-from streamproof.conformance.violations import Lacking, Skipped, SubjectRaised, Violation, brief
+from streamproof.conformance.violations import (
+    Lacking,
+    Skipped,
+    SubjectRaised,
+    Unusable,
+    Violation,
+    brief,
+)
 
 __all__ = ["run_check"]
 
@@ -20,7 +27,7 @@ __all__ = ["run_check"]
 def run_check(run: CheckRun) -> CheckOutcome:
     """Run a check, and turn an exception into a part of the outcome."""
     started = time.monotonic()
-    skipped = suite_error = ""
+    skipped = unusable = suite_error = ""
     try:
         _run(run)
     except Violation as violation:
@@ -31,6 +38,8 @@ def run_check(run: CheckRun) -> CheckOutcome:
             run.evidence.lacking = skipped
     except SubjectRaised as raised:
         run.record(raised.violation)
+    except Unusable as reason:
+        unusable = str(reason)
     except Exception as error:
         suite_error = f"{brief(error)}\n{traceback.format_exc()[-4000:]}"
     if suite_error:
@@ -48,6 +57,7 @@ def run_check(run: CheckRun) -> CheckOutcome:
         findings=list(run.findings.values()),
         first=run.first,
         skipped=skipped,
+        unusable=unusable,
         suite_error=suite_error,
         duration_s=time.monotonic() - started,
         round=run.settings.round,

@@ -39,6 +39,8 @@ __all__ = [
     "asked",
     "difference",
     "shape_of_error",
+    "shape_of_invariant",
+    "shape_of_text",
     "shape_of_words",
 ]
 
@@ -151,3 +153,13 @@ def shape_of_words(expected: str, found: str, read: str = "") -> str:
 def _slug(text: str) -> str:
     """A text as a part of the name of a file."""
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:60]
+
+
+def shape_of_invariant(name: str) -> str:
+    """The shape that separates the invariants of one requirement, from the name of an invariant."""
+    return "-".join(shape_of_text(name).split("-")[:6])
+
+
+def shape_of_text(text: str) -> str:
+    """A text as a part of a shape: its words and numbers with hyphens between them."""
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower()))

@@ -129,9 +129,10 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
         checks: the checks of the requirement.
         examples: the number of generated programs.
         operations: the number of calls on the subject.
-        crash_points: the number of crashes, by kind of crash point. ``boundary``, ``line`` and
-            ``syscall`` are real kills, ``derived`` are states of kills that a recording tells,
-            ``power`` are losses of power, and ``enospc`` and ``eio`` calls that failed.
+        crash_points: the number of crashes, by kind of crash point. ``boundary``, ``line``,
+            ``syscall`` and ``process`` are real kills, ``derived`` are states of kills that a
+            recording tells, ``power`` are losses of power, and ``enospc`` and ``eio`` calls that
+            failed.
         wiped: the number of crashes after which the store asked to be wiped, as a store without
             transactions may: the other promises then rest on a restored store.
         duration_s: the seconds spent in the checks.

@@ -60,6 +60,7 @@ class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
             (see :mod:`streamproof.conformance.value_codec`).
         losses: the same for losses of power: pairs of a program and the state of the disk.
         worlds: simulated worlds, as plain values (``simulated.store_world.values_of``).
+        plays: the numbers of real runs of an application.
         requirement, shape: the promise that the last crash broke, and its shape. The check may
             report another requirement as broken for it.
     """
@@ -68,6 +69,7 @@ class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
     crashes: list[Any] = field(default_factory=list)
     losses: list[Any] = field(default_factory=list)
     worlds: list[Any] = field(default_factory=list)
+    plays: list[int] = field(default_factory=list)
     requirement: str = ""
     shape: str = ""
 

@@ -33,6 +33,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         task_worlds: the number of simulated applications that one check puts a store into.
         shrink_worlds: the most simulated applications for shrinking one failure.
         grown_rows: the number of rows in a store that grows, a multiple of 100.
+        application_runs: the number of runs with faults of a real application.
     """
 
     examples: int
@@ -51,6 +52,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     task_worlds: int
     shrink_worlds: int
     grown_rows: int
+    application_runs: int
 
 
 LIMITS: dict[Profile, Limits] = {
@@ -71,6 +73,7 @@ LIMITS: dict[Profile, Limits] = {
         task_worlds=1,
         shrink_worlds=16,
         grown_rows=1_200,
+        application_runs=1,
     ),
     "quick": Limits(
         examples=25,
@@ -89,6 +92,7 @@ LIMITS: dict[Profile, Limits] = {
         task_worlds=4,
         shrink_worlds=40,
         grown_rows=6_000,
+        application_runs=4,
     ),
     "full": Limits(
         examples=250,
@@ -107,6 +111,7 @@ LIMITS: dict[Profile, Limits] = {
         task_worlds=40,
         shrink_worlds=120,
         grown_rows=40_000,
+        application_runs=25,
     ),
 }
 

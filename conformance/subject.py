@@ -39,6 +39,9 @@ __all__ = ["RUNTIME", "Subject", "binds_of", "builtin_names", "defect_of", "load
 RUNTIME = "runtime"
 """The name of the simulated runtime."""
 
+APPLICATION = ".toml"
+"""How the name of the file ends that describes an application."""
+
 HOST = "cmd:"
 """The prefix of a subject that is the command of a store host."""
 
@@ -88,7 +91,7 @@ class Subject:
     @property
     def is_remote(self) -> bool:
         """Whether the store lives in a process of its own."""
-        return isinstance(self.factory, HostFactory)
+        return isinstance(self.factory, HostFactory) or binds_of(self.name) == "application"
 
     @property
     def ends_with_process(self) -> bool:
@@ -135,6 +138,12 @@ class Subject:
                 package=package,
                 version=version,
             )
+        if binds_of(self.name) == "application":
+            return SubjectInfo(
+                name=self.name,
+                description="An application on Kafka Streams, which is really killed.",
+                version=_digest_of(Path(self.name)),
+            )
         if isinstance(self.factory, HostFactory):
             return SubjectInfo(
                 name=self.name,
@@ -166,6 +175,8 @@ def builtin_names() -> list[str]:
 
 def binds_of(name: str) -> Binds:
     """The kind of requirements that apply to a subject of this name."""
+    if name.endswith(APPLICATION):
+        return "application"
     return "runtime" if name == RUNTIME or defect_of(name) else "store"
 
 
@@ -191,10 +202,19 @@ def _runtime(name: str) -> Subject:
 
     require_defects([defect] if (defect := defect_of(name)) else [])
 
-    def no_store() -> None:
-        raise UsageError("The runtime is no store, so it cannot be opened: name a store instead.")
+    return Subject(name, _no_store, Capabilities(), None)
 
-    return Subject(name, no_store, Capabilities(), None)
+
+def _no_store() -> None:
+    raise UsageError("This is no store, so it cannot be opened: name a store instead.")
+
+
+def _application(name: str) -> Subject:
+    # A store needs no scenarios.
+    from streamproof.scenarios.kafka.application_file import read_application
+
+    read_application(Path(name))
+    return Subject(name, _no_store, Capabilities(), None)
 
 
 def load_subject(name: str) -> Subject:
@@ -205,6 +225,8 @@ def load_subject(name: str) -> Subject:
     """
     if binds_of(name) == "runtime":
         return _runtime(name)
+    if binds_of(name) == "application":
+        return _application(name)
     if name.startswith(HOST):
         return _remote(name, HostFactory(name.removeprefix(HOST)))
     if is_of_the_jvm(name):
@@ -383,9 +405,11 @@ def _digest(module: ModuleType | None) -> str:
     Two reports on one store can then be told apart if the store has changed in between.
     """
     file = getattr(module, "__file__", None)
-    if file is None:
-        return ""
-    return f"digest {blake2b(Path(file).read_bytes(), digest_size=4).hexdigest()}"
+    return "" if file is None else _digest_of(Path(file))
+
+
+def _digest_of(path: Path) -> str:
+    return f"digest {blake2b(path.read_bytes(), digest_size=4).hexdigest()}"
 
 
 def _brief(error: BaseException) -> str:

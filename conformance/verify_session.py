@@ -196,6 +196,7 @@ class Session:
 
         Raises:
             CanaryError: the suite did not find the canary broken.
+            UsageError: a subject cannot be verified at all; the message says why.
         """
         for subject in self.results:
             for requirement in self.requirements:
@@ -213,6 +214,8 @@ class Session:
         self._searching = search is not None
 
         def on_outcome(subject: str, outcome: CheckOutcome) -> None:
+            if outcome.unusable:
+                raise UsageError(outcome.unusable)
             if subject not in self.results:
                 self.canary = require_caught(outcome)
                 return
@@ -316,6 +319,8 @@ class Session:
         outcomes: dict[tuple[str, str], CheckOutcome] = {}
 
         def on_outcome(subject: str, outcome: CheckOutcome) -> None:
+            if outcome.unusable:
+                raise UsageError(outcome.unusable)
             outcomes[subject, outcome.replayed] = outcome
 
         engine.run(plan, on_outcome)

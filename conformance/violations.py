@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Lacking", "Skipped", "SubjectRaised", "Violation", "brief", "safe_repr", "violation_of"]
+__all__ = [
+    "Lacking",
+    "Skipped",
+    "SubjectRaised",
+    "Unusable",
+    "Violation",
+    "brief",
+    "safe_repr",
+    "violation_of",
+]
 
 TEXT_LIMIT = 2_000
 """The most characters to keep of a text from a subject, which may return any amount."""
@@ -42,6 +51,10 @@ class Skipped(Exception):
 
 class Lacking(Skipped):
     """A check cannot run because of this machine, whatever the store; the message has a remedy."""
+
+
+class Unusable(Exception):
+    """The subject cannot be verified at all, and the user has to change something; see the text."""
 
 
 class SubjectRaised(Exception):

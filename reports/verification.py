@@ -8,7 +8,7 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,6 +68,7 @@ __all__ = [
     "VerifiedRun",
     "VerifyRequest",
     "Watch",
+    "guarantee_of",
     "require_one_kind",
     "run_verification",
     "verify",
@@ -158,8 +159,10 @@ def verify(
 
     Args:
         subjects: what to verify, as ``streamproof verify`` takes it: ``module:factory``,
-            ``path/to/file.py:factory``, a built-in name, ``cmd:COMMAND``, or ``runtime``.
-        guarantee: the processing guarantee under which the store runs.
+            ``path/to/file.py:factory``, a built-in name, ``cmd:COMMAND``, ``runtime``, or
+            ``app.toml``, the file of an application.
+        guarantee: the processing guarantee under which the store runs; an application's file names
+            its own.
         spec: the proposals as accepted, or as a Kafka release shipped them.
         profile: how much to try: ``smoke`` takes seconds, ``quick`` a minute, ``full`` many.
         only: ids or areas of the requirements to test; all of them by default.
@@ -171,10 +174,11 @@ def verify(
         UsageError: a subject cannot be loaded, or an argument is wrong.
         SuiteError: streamproof itself failed.
     """
+    is_claimed = any(binds_of(each) == "application" for each in subjects)
     request = VerifyRequest(
         subjects=tuple(dict.fromkeys(subjects)),
         settings=Settings(
-            guarantee=guarantee,
+            guarantee=guarantee_of(subjects, None if is_claimed else guarantee),
             spec=spec,
             profile=profile,
             seed=secrets.randbelow(10**9) if seed is None else seed,
@@ -223,7 +227,7 @@ def run_verification(request: VerifyRequest, watch: Watch = _unwatched) -> Verif
         with RunLogWriter(log_path) as log:
             log.write(header)
             with contextlib.suppress(KeyboardInterrupt):
-                with watching as watcher:
+                with watching as watcher, _no_log_of_nothing(log_path):
                     observer = _LogKeeper(log, watcher)
                     for subject, text in warnings:
                         observer.record(Note(kind="warning", subject=subject, text=text))
@@ -232,6 +236,16 @@ def run_verification(request: VerifyRequest, watch: Watch = _unwatched) -> Verif
                 log.write(footer)
     report = render_all(log_path, request.out)["html"]
     return VerifiedRun(session, header, footer, log_path, report)
+
+
+@contextlib.contextmanager
+def _no_log_of_nothing(log: Path) -> Iterator[None]:
+    """Delete the log if a subject turns out to be unusable: nothing was verified then."""
+    try:
+        yield
+    except UsageError:
+        log.unlink()
+        raise
 
 
 class _LogKeeper(Observer):
@@ -269,6 +283,29 @@ def with_defect(subjects: Iterable[str], defect: str) -> list[str]:
     return [f"{RUNTIME}:{defect}" if each == RUNTIME else each for each in names]
 
 
+def guarantee_of(subjects: Iterable[str], asked: Guarantee | None) -> Guarantee:
+    """The guarantee of a run: the one that is asked for, or that its applications claim.
+
+    Raises:
+        UsageError: the file of an application cannot be used, or claims another guarantee.
+    """
+    found = asked
+    for name in subjects:
+        if binds_of(name) != "application":
+            continue
+        # A store needs no scenarios.
+        from streamproof.scenarios.kafka.application_file import read_application
+
+        claim = read_application(Path(name)).application.guarantee
+        if found not in (None, claim):
+            raise UsageError(
+                f"{name} claims {claim}, and not {found}: leave --guarantee out, and verify "
+                "applications with other claims by themselves."
+            )
+        found = claim
+    return found or "exactly-once"
+
+
 def require_one_kind(names: Iterable[str], guarantee: Guarantee) -> Binds:
     """Whether a run is about stores or about the runtime, whose defects must matter in the run.
 
@@ -279,7 +316,8 @@ def require_one_kind(names: Iterable[str], guarantee: Guarantee) -> Binds:
     kinds = sorted({binds_of(name) for name in names})
     if len(kinds) > 1:
         raise UsageError(
-            "A store and the runtime are asked for different promises: verify them one by one."
+            "Stores, the runtime and applications are asked for different promises: verify them "
+            "one by one."
         )
     for defect in filter(None, map(defect_of, names)):
         require_defects([defect])
@@ -308,7 +346,7 @@ def _begin(
     """Load the subjects, and clear what an earlier run left in the output directory."""
     names = request.subjects
     # The canary is a store that must be found wrong first. It proves nothing about the runtime.
-    with_canary = CANARY_SUBJECT not in names and binds_of(names[0]) != "runtime"
+    with_canary = CANARY_SUBJECT not in names and binds_of(names[0]) == "store"
     loaded = [*names, *([CANARY_SUBJECT] if with_canary else [])]
     infos = engine.load(loaded, meanwhile=compile_page)
     if with_canary:

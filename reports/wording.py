@@ -56,6 +56,7 @@ CRASH_KINDS = {
     "boundary": "between two calls",
     "line": "before a line of Python",
     "syscall": "before a system call",
+    "process": "of an application's process",
     "derived": "worked out",
     "power": "by a loss of power",
     "enospc": "on a full disk",

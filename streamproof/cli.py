@@ -36,7 +36,10 @@ class CommandEntry(NamedTuple):
 
 
 COMMANDS = {
-    "verify": CommandEntry("verify:verify", "Verify one or more stores, or the simulated runtime."),
+    "verify": CommandEntry(
+        "verify:verify",
+        "Verify one or more stores, the simulated runtime, or applications on Kafka.",
+    ),
     "report": CommandEntry("report:report", "Render the reports of one run, or of many runs."),
     "replay": CommandEntry(
         "replay:replay", "Play a scenario, show a trace, or run a saved failure again."

@@ -14,15 +14,16 @@ from importlib.resources import files
 from typing import Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from streamproof.conformance.results import Guarantee, Level, Spec
 from streamproof.stores.capabilities import LATE, Capabilities
 
 __all__ = ["AREAS", "Binds", "Requirement", "load_catalogue", "requirements_that_bind"]
 
-Binds = Literal["store", "runtime"]
-"""The party that a requirement binds: a state store, or the runtime whose tasks use the store."""
+Binds = Literal["store", "runtime", "application"]
+"""The party that a requirement binds: a state store, the runtime whose tasks use the store, or an
+application on Kafka Streams."""
 
 AREAS = {
     "LIFE": "Life cycle",
@@ -53,8 +54,15 @@ AREAS = {
     "ASSIGN": "Assignment",
     "STANDBY": "Standby tasks",
     "QUERY": "Interactive queries",
+    "APP": "Applications",
 }
 """The areas and their titles, in the order of reports."""
+
+SWARM = "swarm."
+"""The beginning of the names of checks that try whatever has an invariant."""
+
+OF_APPLICATIONS = ["fault.kills_and_restarts"]
+"""The check of applications."""
 
 AREA_NEEDS: dict[str, tuple[str, ...]] = {
     "KV": ("key_value",),
@@ -201,5 +209,16 @@ def load_catalogue() -> dict[str, Requirement]:
 
 
 def requirements_that_bind(binds: Binds) -> list[Requirement]:
-    """The requirements of one kind, in the order of the catalogue."""
-    return [each for each in load_catalogue().values() if each.binds == binds]
+    """The requirements of one kind, in the order of the catalogue.
+
+    An application stands on the runtime. So its runs also try the requirements of the runtime for
+    which there is an invariant, which is what the swarm tries. They take nothing away from the
+    verdict where nobody could observe what they need.
+    """
+    if binds != "application":
+        return [each for each in load_catalogue().values() if each.binds == binds]
+    return [
+        each if each.binds == binds else structs.replace(each, core=False, checks=OF_APPLICATIONS)
+        for each in load_catalogue().values()
+        if each.binds == binds or any(name.startswith(SWARM) for name in each.checks)
+    ]

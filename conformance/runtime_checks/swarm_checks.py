@@ -13,7 +13,6 @@ worlds. If a situation never comes about, its requirement is skipped, and the re
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from hashlib import blake2b
 
@@ -21,6 +20,7 @@ import msgspec
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.failure_shapes import shape_of_invariant
 from streamproof.conformance.runtime_checks.world_programs import (
     Seeded,
     smallest_program,
@@ -184,7 +184,7 @@ def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
     """Record the new violations of a world, with one program that shows all of them."""
     new: dict[tuple[str, str], InvariantViolation] = {}
     for each in outcome.violations:
-        key = each.requirement, _shape(each)
+        key = each.requirement, shape_of_invariant(each.invariant)
         if key not in run.findings:
             new.setdefault(key, each)
     if not new:
@@ -196,9 +196,3 @@ def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
         where = f"found by {each.event}" if each.event else "found at the end"
         found = f"with seed {world.seed}: {each.message}; {where}"
         run.record(cause(run.check.tried, each.invariant, found, program))
-
-
-def _shape(violation: InvariantViolation) -> str:
-    """The part of a shape that separates the invariants of one requirement."""
-    words = re.findall(r"[a-z]+", violation.invariant.lower())
-    return "-".join(words[:6])

@@ -19,7 +19,7 @@ from streamproof.scenarios.kafka.processes import Processes, RealProcess
 from streamproof.stores.jvm.java_tools import java_command
 from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of
 
-__all__ = ["RUNNING_S", "RUNS", "Application", "RealRecord", "line_of"]
+__all__ = ["RUNNING_S", "RUNS", "Application", "Clients", "RealRecord", "line_of"]
 
 RUNNING_S = 60.0
 """An instance takes 4 s until it runs, and much longer on a busy machine."""
@@ -61,77 +61,24 @@ class RealRecord(NamedTuple):
     timestamp: int
 
 
-class Application:
-    """An application on one broker.
+class Clients:
+    """Clients that make topics of a broker, send records, and read logs.
 
     Args:
-        processes: what its JVMs belong to.
+        processes: what their JVMs belong to.
         broker: the broker.
-        topology: the name of the topology, which is also the application id.
-        recording: the directory where its instances are recorded; by default, they are not.
 
     Raises:
         UsageError: the JDK or Maven is missing.
     """
 
-    def __init__(
-        self, processes: Processes, broker: Broker, topology: str, recording: Path | None = None
-    ) -> None:
+    def __init__(self, processes: Processes, broker: Broker) -> None:
         self._processes = processes
         self._broker = broker
-        self._topology = topology
         built = built_application(broker.release)
         jars = [built / "application.jar", *class_path_of(broker.release, built, APPLICATION)]
-        self._recording = recording
         self._java = java_command(jars, WARNINGS_LOGGED, SMALL)
         self._clients = 0
-        self._starts = 0
-
-    def start(self, name: str, settings: Mapping[str, str]) -> RealProcess:
-        """Start an instance, and wait until it runs.
-
-        Args:
-            name: the instance, as ``instance-0``; its state directory outlives its processes.
-            settings: settings of Kafka Streams besides ours, or instead of ours.
-
-        Raises:
-            UsageError: it never runs; the message has the last lines of its log.
-        """
-        process = self.begin(name, settings)
-        deadline = time.monotonic() + RUNNING_S
-        while process.is_running and time.monotonic() < deadline:
-            lines = process.log.splitlines()
-            if RUNS in lines:
-                return process
-            if "state ERROR" in lines:
-                break
-            time.sleep(POLL_S)
-        said = process.told()
-        process.kill()
-        raise UsageError(f"{name} of the application {self._topology} never runs. {said}")
-
-    def begin(self, name: str, settings: Mapping[str, str]) -> RealProcess:
-        """Start an instance; it runs once its log has a line ``RUNS``.
-
-        Args:
-            name: the instance, as ``instance-0``; its state directory outlives its processes.
-            settings: settings of Kafka Streams besides ours, or instead of ours.
-        """
-        directory = self._processes.directory
-        own = {
-            "application.id": self._topology,
-            "bootstrap.servers": self._broker.address,
-            "state.dir": str(directory / f"{name}-state"),
-        }
-        self._starts += 1
-        properties = directory / f"{name}-start-{self._starts}.properties"
-        lines = [f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()]
-        properties.write_text("".join(lines), "utf-8")
-        recorder = [recorder_option(self._recording, name)] if self._recording else []
-        words = [self._java[0], *recorder, *self._java[1:], "streamproof.application.Application"]
-        return self._processes.start(
-            f"{name}-start-{self._starts}", [*words, self._topology, str(properties)]
-        )
 
     def serve_senders(self, topics: Mapping[str, int]) -> Path:
         """Start a client that creates topics and then sends what it is given.
@@ -193,6 +140,74 @@ class Application:
             process.kill()
             raise UsageError(f"A client of the cluster failed ({command}). {said}")
         return file.read_text("utf-8").splitlines()
+
+
+class Application(Clients):
+    """An application on one broker, with the clients that it needs.
+
+    Args:
+        processes: what its JVMs belong to.
+        broker: the broker.
+        topology: the name of the topology, which is also the application id.
+        recording: the directory where its instances are recorded; by default, they are not.
+
+    Raises:
+        UsageError: the JDK or Maven is missing.
+    """
+
+    def __init__(
+        self, processes: Processes, broker: Broker, topology: str, recording: Path | None = None
+    ) -> None:
+        super().__init__(processes, broker)
+        self._topology = topology
+        self._recording = recording
+        self._starts = 0
+
+    def start(self, name: str, settings: Mapping[str, str]) -> RealProcess:
+        """Start an instance, and wait until it runs.
+
+        Args:
+            name: the instance, as ``instance-0``; its state directory outlives its processes.
+            settings: settings of Kafka Streams besides ours, or instead of ours.
+
+        Raises:
+            UsageError: it never runs; the message has the last lines of its log.
+        """
+        process = self.begin(name, settings)
+        deadline = time.monotonic() + RUNNING_S
+        while process.is_running and time.monotonic() < deadline:
+            lines = process.log.splitlines()
+            if RUNS in lines:
+                return process
+            if "state ERROR" in lines:
+                break
+            time.sleep(POLL_S)
+        said = process.told()
+        process.kill()
+        raise UsageError(f"{name} of the application {self._topology} never runs. {said}")
+
+    def begin(self, name: str, settings: Mapping[str, str]) -> RealProcess:
+        """Start an instance; it runs once its log has a line ``RUNS``.
+
+        Args:
+            name: the instance, as ``instance-0``; its state directory outlives its processes.
+            settings: settings of Kafka Streams besides ours, or instead of ours.
+        """
+        directory = self._processes.directory
+        own = {
+            "application.id": self._topology,
+            "bootstrap.servers": self._broker.address,
+            "state.dir": str(directory / f"{name}-state"),
+        }
+        self._starts += 1
+        properties = directory / f"{name}-start-{self._starts}.properties"
+        lines = [f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()]
+        properties.write_text("".join(lines), "utf-8")
+        recorder = [recorder_option(self._recording, name)] if self._recording else []
+        words = [self._java[0], *recorder, *self._java[1:], "streamproof.application.Application"]
+        return self._processes.start(
+            f"{name}-start-{self._starts}", [*words, self._topology, str(properties)]
+        )
 
 
 def line_of(topic: str, partition: int, record: RealRecord) -> str:

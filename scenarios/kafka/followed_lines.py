@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from streamproof.scenarios.kafka.recording import SUFFIX, RecordedLine, event_of
-from streamproof.sim.topology import Topology
 from streamproof.sim.trace import Event
 
 __all__ = ["Followed", "FollowedLine", "Rest"]
@@ -67,11 +66,11 @@ class Rest:
     """Whether an application has processed and committed all its input.
 
     Args:
-        topology: the topology, which has the tasks and their inputs.
+        tasks: the inputs of each task.
     """
 
-    def __init__(self, topology: Topology) -> None:
-        self._tasks = topology.tasks
+    def __init__(self, tasks: Mapping[str, Iterable[str]]) -> None:
+        self._tasks = tasks
         self._ends: dict[str, int] = {}
         self._committed: dict[str, int] = {}
         self._running: dict[str, str] = {}
@@ -110,7 +109,7 @@ class Rest:
         """
         if len(set(self._generations.values())) != 1:
             return False
-        inputs = [partition for each in self._tasks.values() for partition in each.inputs]
+        inputs = [partition for each in self._tasks.values() for partition in each]
         return set(self._running) == set(self._tasks) and (
             set(self._running.values()) <= set(up)
             and all(self._committed.get(each, 0) == self._ends.get(each, 0) for each in inputs)

@@ -10,19 +10,63 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from streamproof.scenarios.kafka.application import RUNNING_S, RUNS, Application
 from streamproof.scenarios.kafka.processes import RealProcess
 from streamproof.scenarios.kafka.recording import SUFFIX
 
-__all__ = ["RealNemesis"]
-
-STARTING_S = RUNNING_S
-"""An instance that is not running after so long counts as started: it may wait for others."""
+__all__ = ["ConfiguredInstances", "Health", "Instances", "RealNemesis"]
 
 TOLD_S = 20.0
 """The most that an instance may take to carry out a command, in seconds."""
+
+
+Health = Literal["starting", "up", "failed"]
+"""The state of a process that has not ended."""
+
+
+class Instances(Protocol):
+    """Starts the instances of an application, and knows how they are.
+
+    Attributes:
+        starting_s: an instance that is not running after so many seconds counts as started.
+    """
+
+    starting_s: float
+
+    def begin(self, name: str) -> RealProcess:
+        """Start an instance, without waiting for it."""
+
+    def health(self, name: str, process: RealProcess) -> Health:
+        """How a process of an instance is, which has not ended."""
+
+
+class ConfiguredInstances:
+    """The instances of one of our own applications.
+
+    Args:
+        application: the application.
+        settings: the settings of Kafka Streams.
+    """
+
+    # An instance may wait for others.
+    starting_s = RUNNING_S
+
+    def __init__(self, application: Application, settings: Mapping[str, str]) -> None:
+        self._application = application
+        self._settings = settings
+        self._up: set[int] = set()
+
+    def begin(self, name: str) -> RealProcess:
+        """Start an instance, without waiting for it."""
+        return self._application.begin(name, self._settings)
+
+    def health(self, _: str, process: RealProcess) -> Health:
+        """How a process of an instance is: it tells so in its log."""
+        if process.pid not in self._up and RUNS in process.log.splitlines():
+            self._up.add(process.pid)
+        return "up" if process.pid in self._up else "starting"
 
 
 @dataclass
@@ -44,21 +88,13 @@ class RealNemesis:
     """Acts on the instances of an application. No call waits for a process.
 
     Args:
-        application: the application.
-        settings: the settings of Kafka Streams.
+        instances: starts them.
         recording: the directory for recordings.
         names: the instances.
     """
 
-    def __init__(
-        self,
-        application: Application,
-        settings: Mapping[str, str],
-        recording: Path,
-        names: list[str],
-    ) -> None:
-        self._application = application
-        self._settings = settings
+    def __init__(self, instances: Instances, recording: Path, names: list[str]) -> None:
+        self._starts = instances
         self._recording = recording
         self._instances = {name: _Instance() for name in names}
         self._file = recording / f"driver{SUFFIX}"
@@ -91,7 +127,7 @@ class RealNemesis:
         each = self._instances[name]
         if each.phase == "down":
             self._forget_command(name)
-            each.process = self._application.begin(name, self._settings)
+            each.process = self._starts.begin(name)
             self._enter(each, "starting")
 
     def crash(self, name: str) -> None:
@@ -147,11 +183,20 @@ class RealNemesis:
                     wrong.append(f"{name} ended by itself. {process.told()}")
                 each.process = None
                 self._enter(each, "down")
-            elif each.phase == "starting":
-                is_late = time.monotonic() > each.since + STARTING_S
-                if is_late or RUNS in process.log.splitlines():
-                    self._enter(each, "up")
+            elif each.phase in ("starting", "up"):
+                wrong += self._look_at(name, each, self._starts.health(name, process))
         return wrong + self._look_at_commands()
+
+    def _look_at(self, name: str, each: _Instance, health: Health) -> list[str]:
+        """Take in how a process is; what went wrong, in words."""
+        is_late = time.monotonic() > each.since + self._starts.starting_s
+        if each.phase == "starting" and (is_late or health == "up"):
+            self._enter(each, "up")
+        if health != "failed" or each.process is None:
+            return []
+        told = each.process.told()
+        self.crash(name)
+        return [f"{name} went to the state ERROR. {told}"]
 
     def _look_at_commands(self) -> list[str]:
         """Take in the answers to commands; what went wrong, in words."""

@@ -8,11 +8,12 @@ what a run that ends leaves: nothing.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from streamproof.errors import UsageError
@@ -107,6 +108,9 @@ class RealProcess:
 class Processes:
     """The processes of one world, which end with the block or with this process.
 
+    Args:
+        place: where their directory is made; by default, among the temporary files.
+
     Attributes:
         directory: for their files; it is deleted after them.
 
@@ -114,9 +118,10 @@ class Processes:
         UsageError: no directory can be made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, place: Path | None = None) -> None:
         self._guard = subprocess.Popen(
             ["sh", "-c", GUARD],
+            env={**os.environ, **({"TMPDIR": str(place)} if place else {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -142,12 +147,21 @@ class Processes:
     ) -> None:
         self.close()
 
-    def start(self, name: str, command: Sequence[str]) -> RealProcess:
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        where: Path | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> RealProcess:
         """Start a process.
 
         Args:
             name: its name among the processes, which no other one has.
             command: its program and arguments.
+            where: its current directory; by default, that of the processes.
+            environment: variables besides those of this process, or instead of them.
         """
         log = self.directory / f"{name}.log"
         with log.open("xb") as output:
@@ -156,7 +170,8 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=self.directory,
+                cwd=where or self.directory,
+                env={**os.environ, **environment},
                 process_group=self._guard.pid,
             )
         self._started.append(RealProcess(log, popen))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from streamproof.scenarios.scenario import (
     Start,
     Stop,
 )
-from streamproof.sim.topology import Topology, partition_for
+from streamproof.sim.topology import partition_for
 from streamproof.sim.trace import Event
 
 __all__ = ["RealDirector", "write_holds"]
@@ -81,11 +81,17 @@ class RealDirector:
         nemesis: acts on the instances.
         recording: the directory with the recordings.
         sender: the directory of the client that sends records.
-        topology: the topology.
+        topics: the inputs, each with its number of partitions.
+        rest: knows whether the application has processed all its input.
+        never_s: once the application has rested for so many seconds, an event that an action waits
+            for never comes.
+        rest_s: how many seconds the application may be silent before it comes to rest in the end.
+        most_s: how many seconds it may take to come to rest in all.
 
     Attributes:
         undone: the numbers of the actions that have not happened.
         wrong: what went wrong with the processes, in words.
+        has_come_to_rest: whether the application has processed all its input in the end.
     """
 
     def __init__(
@@ -94,15 +100,25 @@ class RealDirector:
         nemesis: RealNemesis,
         recording: Path,
         sender: Path,
-        topology: Topology,
+        topics: Mapping[str, int],
+        *,
+        rest: Rest,
+        never_s: float = NEVER_S,
+        rest_s: float = REST_S,
+        most_s: float = REST_S,
     ) -> None:
         self._timeline = timeline
         self._nemesis = nemesis
         self._recording = recording
         self._sender = sender
-        self._topology = topology
+        self._topics = topics
+        self._never_s = never_s
+        self._rest_s = rest_s
+        self._most_s = most_s
+        # When an event was last seen.
+        self._moved = time.monotonic()
         self._followed = Followed(recording)
-        self._rest = Rest(topology)
+        self._rest = rest
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
         self._left = {
@@ -117,6 +133,7 @@ class RealDirector:
         # The actions right after an event, and the files that let the processes there go on.
         self._immediate: list[Callable[[], None]] = []
         self._held: list[str] = []
+        self.has_come_to_rest = False
         self.undone = set(range(len(timeline)))
         self.wrong: list[str] = []
 
@@ -138,12 +155,17 @@ class RealDirector:
         self._until(self._is_done)
         self._release_all()
         self._heal()
-        self._until(lambda: self._has_rested(SETTLED_S), REST_S)
+        self._moved = time.monotonic()
+        self._until(lambda: self._has_rested(SETTLED_S) or self._is_silent(), self._most_s)
+        self.has_come_to_rest = self._has_rested(SETTLED_S)
+
+    def _is_silent(self) -> bool:
+        return time.monotonic() > self._moved + self._rest_s
 
     def _is_done(self) -> bool:
         if self._due or self._sending or self._nemesis.is_busy:
             return False
-        return not self._left or self._has_rested(NEVER_S) or not self._nemesis.up
+        return not self._left or self._has_rested(self._never_s) or not self._nemesis.up
 
     def _heal(self) -> None:
         for name in self._nemesis.names:
@@ -166,6 +188,7 @@ class RealDirector:
             self._now_ms += 1000 * (now - self._looked)
         self._looked = now
         for each in self._followed.new():
+            self._moved = now
             self._rest.see(each.event)
             self._see(each.event)
             if each.go:
@@ -254,7 +277,7 @@ class RealDirector:
         self._nemesis.command(name, "resume")
 
     def _send(self, action: Send) -> None:
-        partitions = self._topology.topics[action.topic]
+        partitions = self._topics[action.topic]
         lines = [f"{action.transaction}\t{action.open_ms}"]
         for each in action.records:
             key = each.key.encode()

@@ -7,7 +7,8 @@ from dataclasses import replace
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import Application
 from streamproof.scenarios.kafka.cluster import start_broker
-from streamproof.scenarios.kafka.nemesis import RealNemesis
+from streamproof.scenarios.kafka.followed_lines import Rest
+from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_settings import settings_of, why_not
@@ -19,7 +20,7 @@ from streamproof.sim.invariants import INVARIANTS, Watch
 from streamproof.sim.invariants.judging import Judgement, judgeable
 from streamproof.sim.topologies import TOPOLOGIES
 
-__all__ = ["play_for_real"]
+__all__ = ["judgement_of", "play_for_real"]
 
 
 def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str = "") -> Judged:
@@ -41,7 +42,7 @@ def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str =
             f"{scenario.name} ({setup.name}) cannot be played on Kafka {release}: {reason}."
         )
     recorded, director = _recorded(scenario, setup, release)
-    judged = _judged(recorded)
+    judged = judgement_of(recorded)
     run = RecordedRun(
         f"{scenario.name} ({setup.name}) on Kafka {release}",
         setup.plan,
@@ -75,13 +76,15 @@ def _recorded(scenario: Scenario, setup: Setup, release: str) -> tuple[Recorded,
         application = Application(processes, broker, plan.topology, recording)
         sender = application.serve_senders(topology.partitions)
         names = [f"instance-{number}" for number in range(plan.instances)]
-        nemesis = RealNemesis(application, settings_of(plan), recording, names)
-        director = RealDirector(timeline, nemesis, recording, sender, topology)
+        instances = ConfiguredInstances(application, settings_of(plan))
+        nemesis = RealNemesis(instances, recording, names)
+        rest = Rest({name: task.inputs for name, task in topology.tasks.items()})
+        director = RealDirector(timeline, nemesis, recording, sender, topology.topics, rest=rest)
         director.run()
         return read_recording(recording), director
 
 
-def _judged(recorded: Recorded) -> Judgement:
+def judgement_of(recorded: Recorded) -> Judgement:
     """What comes of judging a run whose faults have ended."""
     exactly_once = recorded.events[0].attributes["exactly_once"]
     able, unjudged = judgeable(INVARIANTS, recorded.unseen, exactly_once=exactly_once)
@@ -92,4 +95,4 @@ def _judged(recorded: Recorded) -> Judgement:
     unjudged |= dict.fromkeys(watch.unjudged, recorded.unseen.logs)
     broken = {each.invariant for each in violations}
     held = len({each.name for each in able} - watch.unjudged - broken)
-    return Judgement(violations, unjudged, held)
+    return Judgement(violations, unjudged, held, frozenset(watch.tried))

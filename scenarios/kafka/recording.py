@@ -54,6 +54,9 @@ HANDLERS = (
 )
 """The settings with the handlers of records that cannot be processed."""
 
+OF_GROUPS = ("offsets.added", "offsets.committed")
+"""The kinds of events about the offsets of one group."""
+
 NANOS = 1_000_000
 """Nanoseconds in a millisecond."""
 
@@ -167,8 +170,12 @@ def read_recording(directory: Path) -> Recorded:
     start = every[0].at if every else first.at
     epoch = first.epoch_ms - (first.at - start) // NANOS
     events = [_started(first, every, files)]
+    groups = {each.process.settings.get("application.id") for each in applications if each.process}
     for each in every:
-        events.append(event_of(each, len(events), (each.at - start) // NANOS, epoch))
+        event = event_of(each, len(events), (each.at - start) // NANOS, epoch)
+        # The brokers also tell what other clients commit, and that is not the application's.
+        if event.kind not in OF_GROUPS or event.attributes["group"] in groups:
+            events.append(event)
     return Recorded(events, _unseen(files, applications))
 
 

@@ -42,11 +42,13 @@ class Judgement(NamedTuple):
         violations: the breaches, in the order in which they were found.
         unjudged: by invariant, why it was not judged.
         held: how many invariants were judged and found no breach.
+        tried: the judged invariants whose situation came about.
     """
 
     violations: list[InvariantViolation]
     unjudged: Mapping[str, str]
     held: int
+    tried: frozenset[str] = frozenset()
 
 
 def kinds_read(invariant: type[Invariant], *, exactly_once: bool) -> frozenset[str]:

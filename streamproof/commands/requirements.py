@@ -21,6 +21,7 @@ __all__ = ["requirements"]
 _NEEDS_NOTHING: dict[Binds, str] = {
     "store": "nothing beyond the plain methods",
     "runtime": "nothing",
+    "application": "nothing",
 }
 
 _HEADINGS: dict[State, str] = {

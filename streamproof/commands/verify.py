@@ -1,4 +1,4 @@
-"""``streamproof verify``: verifies stores, or the simulated runtime, and writes the evidence."""
+"""``streamproof verify``: verifies stores, the runtime or applications, and writes the evidence."""
 
 from __future__ import annotations
 
@@ -43,12 +43,18 @@ SubjectsArgument = Annotated[
         help="A store to verify: module:factory, path/to/file.py:factory, a built-in name, or "
         "'cmd:./myhost --dir {dir}' for a store in another language. kafka:rocksdb is "
         "Kafka's own store, and java:com.acme.Stores#supplier a store in --classpath. Or "
-        "`runtime`, to verify the simulated runtime that stores run in.",
+        "`runtime`, to verify the simulated runtime that stores run in. Or app.toml, the file of "
+        "an application on Kafka Streams.",
     ),
 ]
 
 GuaranteeOption = Annotated[
-    Guarantee, typer.Option(help="Run the store under this processing guarantee.")
+    Guarantee | None,
+    typer.Option(
+        show_default="exactly-once",
+        help="Run the store under this processing guarantee. The file of an application names its "
+        "own.",
+    ),
 ]
 
 SpecOption = Annotated[
@@ -161,7 +167,7 @@ TimeoutOption = Annotated[
 
 def verify(
     subjects: SubjectsArgument,
-    guarantee: GuaranteeOption = "exactly-once",
+    guarantee: GuaranteeOption = None,
     spec: SpecOption = "kips",
     profile: ProfileOption = "quick",
     only: OnlyOption = None,
@@ -181,7 +187,7 @@ def verify(
     kafka: KafkaRelease = "",
     layer: StoreLayer = "",
 ) -> None:
-    """Verify one or more stores, or the simulated runtime.
+    """Verify one or more stores, the simulated runtime, or applications on Kafka.
 
     Writes the run log, the reports, and a file for each failure.
 
@@ -199,13 +205,13 @@ def verify(
     if no_bank and bank is not None:
         raise UsageError("--bank and --no-bank exclude each other: leave one of them out.")
     from streamproof.conformance.settings import Settings
-    from streamproof.reports.verification import VerifyRequest, with_defect
+    from streamproof.reports.verification import VerifyRequest, guarantee_of, with_defect
 
     names = subjects_with(with_defect(subjects, defect), OfTheJvm(class_path, kafka, layer))
     request = VerifyRequest(
         subjects=tuple(dict.fromkeys(names)),
         settings=Settings(
-            guarantee=guarantee,
+            guarantee=guarantee_of(names, guarantee),
             spec=spec,
             profile=profile,
             seed=secrets.randbelow(10**9) if seed is None else seed,

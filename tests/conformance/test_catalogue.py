@@ -20,7 +20,7 @@ from streamproof.conformance.check_registry import Check
 from streamproof.stores.capabilities import Capabilities
 
 CATALOGUE = load_catalogue()
-CHECKS = load_checks() | load_checks("runtime")
+CHECKS = load_checks() | load_checks("runtime") | load_checks("application")
 
 STORES = [each.id for each in requirements_that_bind("store")]
 RUNTIME = [each.id for each in requirements_that_bind("runtime")]

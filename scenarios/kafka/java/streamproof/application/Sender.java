@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -16,7 +18,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Sends records as long as it lives: for each file {@code send-N} that appears in a directory, it
- * makes {@code sent-N}, which has an error unless it is empty. All files are sent at a time.
+ * makes {@code sent-N}, which has an error unless it is empty. Files without a transaction are sent
+ * one after the other, and files with one at a time.
  *
  * <p>The first line says how a transaction around the records ends ({@code commit}, {@code abort}
  * or nothing), and how many milliseconds it stays open. Each other line has a topic, a partition, a
@@ -36,6 +39,8 @@ final class Sender {
     // The first metadata take a while, and nobody waits for them later.
     topics.forEach(each -> plain.partitionsFor(each.split("\t")[0]));
     Files.createFile(directory.resolve("serving"));
+    ExecutorService inOrder = Executors.newSingleThreadExecutor();
+    ExecutorService atOnce = Executors.newCachedThreadPool();
     int number = 0;
     while (true) {
       Path wanted = directory.resolve("send-" + number);
@@ -44,7 +49,8 @@ final class Sender {
         continue;
       }
       Path answer = directory.resolve("sent-" + number);
-      new Thread(() -> answer(cluster, plain, wanted, answer)).start();
+      boolean isPlain = Files.readAllLines(wanted).get(0).startsWith("\t");
+      (isPlain ? inOrder : atOnce).execute(() -> answer(cluster, plain, wanted, answer));
       number++;
     }
   }

@@ -55,8 +55,12 @@ final class Instances {
   }
 
   static void state(Seen call) {
-    if (Boolean.TRUE.equals(call.returned())
-        && call.argument(0).toString().equals("NOT_RUNNING")) {
+    if (!Boolean.TRUE.equals(call.returned())) {
+      return;
+    }
+    // Whoever starts the process waits for this.
+    Events.tell("state", Map.of("actor", process(call), "state", call.argument(0).toString()));
+    if (call.argument(0).toString().equals("NOT_RUNNING")) {
       stopped(call);
     }
   }
