@@ -122,7 +122,8 @@ def test_an_input_that_the_file_does_not_name(project: Path) -> None:
     code, printed, _ = verify(project, "topic.toml")
 
     assert code == 3
-    assert "Missing source topics" in printed
+    assert "MissingSourceTopicException: One or more source topics were missing" in printed
+    assert "Name every topic that the application reads in [[inputs]]." in printed
 
 
 def test_nothing_is_left_of_a_run_that_is_killed(project: Path) -> None:

@@ -34,6 +34,8 @@ KILLS = "process"
 
 OF_KAFKA = "This promise binds Kafka Streams, not the application."
 
+NAME_INPUTS = "Name every topic that the application reads in [[inputs]]."
+
 FAULTLESS = "run without faults"
 
 RUNS_AGAIN = "all instances to run again, and to process all their input"
@@ -52,7 +54,8 @@ def kills_and_restarts(run: CheckRun) -> None:
     try:
         trial = _Trial(run)
     except UsageError as error:
-        raise Unusable(str(error)) from error
+        hint = f"\n{NAME_INPUTS}" if "MissingSourceTopic" in str(error) else ""
+        raise Unusable(f"{error}{hint}") from error
     replayed = run.replay.choices.plays if run.replay else []
     for number in replayed or range(run.settings.limits.application_runs):
         trial.run_with_faults(number)

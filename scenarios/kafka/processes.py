@@ -9,6 +9,7 @@ what a run that ends leaves: nothing.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,12 @@ STOPPING_S = 30.0
 
 SHOWN_LINES = 15
 """How many lines of the log of a process an error has at most, from the end."""
+
+SHOWN_ERRORS = 3
+"""How many errors from before these lines an error has at most."""
+
+ERROR = re.compile(r"(^|[\[\s])ERROR\b|^(Exception in|[\w.]+(Exception|Error)\b)")
+"""What an error of a Java program looks like in its log."""
 
 LONGEST_LINE = 300
 """The most characters of such a line."""
@@ -98,11 +105,21 @@ class RealProcess:
         self._popen.send_signal(signal.SIGCONT)
 
     def told(self) -> str:
-        """What the process wrote last, for the end of an error; it says so if that is nothing."""
-        lines = self.log.splitlines()[-SHOWN_LINES:]
+        """What the process wrote last, for the end of an error; it says so if that is nothing.
+
+        Errors that it wrote before come first: a process may tell much while it stops.
+        """
+        lines = self.log.splitlines()
         if not lines:
             return "It wrote nothing."
-        return "\n".join(["It wrote last:", *(f"  {each[:LONGEST_LINE]}" for each in lines)])
+        before = [each for each in lines[:-SHOWN_LINES] if ERROR.search(each)]
+        errors = list(dict.fromkeys(before))[-SHOWN_ERRORS:]
+        told = ["It wrote these errors:", *map(_indented, errors)] if errors else []
+        return "\n".join([*told, "It wrote last:", *map(_indented, lines[-SHOWN_LINES:])])
+
+
+def _indented(line: str) -> str:
+    return f"  {line[:LONGEST_LINE]}"
 
 
 class Processes:
