@@ -69,25 +69,33 @@ def test_the_right_application_passes(project: Path) -> None:
     assert (project / "out-app.toml" / "report.html").is_file()
 
 
+MOST_SEEDS = 5
+"""The most seeds until a mistake shows: which records share a transaction depends on the machine."""
+
+
 @pytest.mark.parametrize(
     ("file", "seed", "topic"),
     [
-        ("static-map.toml", "1", "totals"),
-        ("own-producer.toml", "11", "receipts"),
-        ("uncommitted-reader.toml", "20", "notices"),
+        ("static-map.toml", 1, "totals"),
+        ("own-producer.toml", 11, "receipts"),
+        ("uncommitted-reader.toml", 20, "notices"),
     ],
 )
-def test_a_mistake_is_found(project: Path, file: str, seed: str, topic: str) -> None:
-    code, printed, records = verify(project, file, "--seed", seed, "--only", "APP-001")
-    failures = [each for each in records if each["type"] == "failure"]
+def test_a_mistake_is_found(project: Path, file: str, seed: int, topic: str) -> None:
+    """With one of a few seeds, a smoke run with one run with faults shows each mistake."""
+    for each in range(seed, seed + MOST_SEEDS):
+        code, printed, records = verify(project, file, "--seed", str(each), "--only", "APP-001")
+        failures = [record for record in records if record["type"] == "failure"]
+        if failures:
+            break
 
     assert code == 1, printed
-    assert {each["requirement"] for each in failures} <= {"APP-001", "APP-002", "APP-005"}
-    shown = [each for each in failures if each["shape"].endswith(f"-{topic}")]
-    assert [each["requirement"] for each in shown] == ["APP-001"]
+    assert {failure["requirement"] for failure in failures} <= {"APP-001", "APP-002", "APP-005"}
+    shown = [failure for failure in failures if failure["shape"].endswith(f"-{topic}")]
+    assert [failure["requirement"] for failure in shown] == ["APP-001"]
     assert shown[0]["tried"].startswith("kill instance-")
     assert shown[0]["reproduce"] == (
-        f"streamproof verify {file} --profile smoke --only APP-001 --seed {seed}"
+        f"streamproof verify {file} --profile smoke --only APP-001 --seed {each}"
     )
 
 
