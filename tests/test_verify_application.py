@@ -70,7 +70,7 @@ def test_the_right_application_passes(project: Path) -> None:
 
 
 MOST_SEEDS = 5
-"""The most seeds until a mistake shows: which records share a transaction depends on the machine."""
+"""The most seeds until a mistake shows. Transactions depend on the speed of the machine."""
 
 
 @pytest.mark.parametrize(
