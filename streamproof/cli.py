@@ -38,7 +38,7 @@ class CommandEntry(NamedTuple):
 COMMANDS = {
     "verify": CommandEntry(
         "verify:verify",
-        "Verify one or more stores, the simulated runtime, or applications on Kafka.",
+        "Verify stores, the simulated runtime, or a Kafka application.",
     ),
     "report": CommandEntry("report:report", "Render the reports of one run, or of many runs."),
     "replay": CommandEntry(

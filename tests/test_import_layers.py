@@ -151,6 +151,8 @@ def test_the_public_package_is_no_way_up(tree: Path) -> None:
 BY_NAME = {
     "conformance/check_loader.py": "Finds the modules of a package of checks, so that a new "
     "one needs no entry; the package itself is imported.",
+    "conformance/runtime_checks/decision_programs.py": "Writes the import line of a program, and "
+    "imports nothing by that name.",
     "conformance/subject.py": "Imports the store that a user names.",
     "sim/patches.py": "Loads the Python file with a user's patch.",
     "stores/builtin.py": "Stores by name, in the same layer: most runs need one, and some need "

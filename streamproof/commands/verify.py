@@ -187,7 +187,7 @@ def verify(
     kafka: KafkaRelease = "",
     layer: StoreLayer = "",
 ) -> None:
-    """Verify one or more stores, the simulated runtime, or applications on Kafka.
+    """Verify stores, the simulated runtime, or a Kafka application.
 
     Writes the run log, the reports, and a file for each failure.
 
