@@ -321,7 +321,7 @@ class _InnerNewestFirst(TransactionalRocksDBStore):
 
 
 class NewestTransactionFirst(TransactionalKeyValueStore):
-    """The store's commit applies several open transactions newest first, so that the oldest wins."""
+    """RIGHT: the commit applies open transactions newest first; the contract lets any of them win."""
 
     def __init__(self):
         super().__init__(_InnerNewestFirst("store"))
