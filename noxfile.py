@@ -234,11 +234,12 @@ def bench(session: nox.Session) -> None:
     """Print each figure of speed beside its goal and the last entry of its history.
 
     The arguments are those of benchmarks/goals.py: `--keep` adds an entry, and words choose the
-    figures. It takes 15 minutes on an idle machine, and needs Java 17.
+    figures. The reports and the tables need Java 17.
     """
     install(session, extras="spark")
     goals = str(ROOT / "benchmarks" / "goals.py")
-    session.run("python", goals, *session.posargs, success_codes=[0, 1])
+    # 2 says that something became slower; the figures depend on what else the machine does.
+    session.run("python", goals, *session.posargs, success_codes=[0, 2])
 
 
 @nox.session
