@@ -17,7 +17,7 @@ from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_M
 from streamproof.sim.clients.producer import MAX_BLOCK_MS, MAX_IN_FLIGHT
 from streamproof.sim.decisions.commits import UNCOMMITTED_MAX_BYTES, Uncommitted, share_of
 from streamproof.sim.decisions.idling import DISABLED, Mode
-from streamproof.sim.decisions.refusals import Handler
+from streamproof.sim.decisions.refusals import MAX_MESSAGE_BYTES, Handler, ProductionHandler
 from streamproof.sim.network import REQUEST_TIMEOUT_MS, Network
 from streamproof.sim.releases import LiveFormat
 from streamproof.sim.state_directory import StateDirectory
@@ -141,6 +141,11 @@ class StreamsConfig:
         default_timestamp_extractor: what becomes of a record without a valid timestamp.
         deserialization_exception_handler: the same for a value that cannot be read (KIP-161).
         processing_exception_handler: the same for a record that its processor refuses (KIP-1033).
+        production_exception_handler: what becomes of an output record that the brokers will never
+            take (KIP-210). With ``retry``, the default since Kafka 4.0, and with ``fail``, its
+            thread ends (KIP-1065).
+        output_max_message_bytes: ``max.message.bytes`` of the output topics: they take no record
+            with a longer key and value.
         errors_dead_letter_queue_topic_name: the topic that gets the records that are left out;
             empty for none (KIP-1034).
         state_cleanup_dir_max_age_ms: a process that starts deletes the directories of tasks that
@@ -196,6 +201,8 @@ class StreamsConfig:
     default_timestamp_extractor: Handler = "fail"
     deserialization_exception_handler: Handler = "fail"
     processing_exception_handler: Handler = "fail"
+    production_exception_handler: ProductionHandler = "retry"
+    output_max_message_bytes: int = MAX_MESSAGE_BYTES
     errors_dead_letter_queue_topic_name: str = ""
     brokers: int = 1
     max_in_flight_requests_per_connection: int = MAX_IN_FLIGHT
@@ -247,6 +254,7 @@ class StreamsConfig:
             self.default_timestamp_extractor,
             self.deserialization_exception_handler,
             self.processing_exception_handler,
+            self.production_exception_handler,
             self.errors_dead_letter_queue_topic_name,
         )
 
@@ -270,6 +278,7 @@ def _require_known(config: StreamsConfig) -> None:
         "default_timestamp_extractor": get_args(Handler),
         "deserialization_exception_handler": get_args(Handler),
         "processing_exception_handler": get_args(Handler),
+        "production_exception_handler": get_args(ProductionHandler),
     }
     for name, values in known.items():
         if getattr(config, name) not in values:
@@ -393,6 +402,7 @@ class Application:
             application_id=topology.application_id,
             segmented=topology.segmented if config.window_databases == "segments" else {},
             handlers=config.handlers,
+            output_max_message_bytes=config.output_max_message_bytes,
         )
         world.trace.emit(
             "application.started",
@@ -432,6 +442,7 @@ class Application:
             auto_offset_reset=config.auto_offset_reset,
             state_cleanup_dir_max_age_ms=config.state_cleanup_dir_max_age_ms,
             handlers=asdict(config.handlers),
+            output_max_message_bytes=config.output_max_message_bytes,
         )
 
     def uncommitted_limits(self, threads: int) -> Uncommitted:

@@ -51,6 +51,7 @@ MARKS = (
     "a thread died because a task got no answer for too long",
     "a transaction was aborted because it took too long",
     "a transactional id expired",
+    "an output record was too large for its topic",
     "an active task became a standby with its stores open",
     "an instance was restarted with another release",
     "an input was paused because its buffer was full",
@@ -69,6 +70,7 @@ MARKS = (
 
 
 EVENT_MARKS: dict[str, str] = {
+    "output.refused": "an output record was too large for its topic",
     "record.dropped": "a record that could not be processed was left out",
     "input.paused": "an input was paused because its buffer was full",
     "task.enforced": "a task went on without an empty input",

@@ -583,6 +583,20 @@ DEFECTS: dict[str, Defect] = {
         "KIP-1034",
         settings={**HANDLED, "errors_dead_letter_queue_topic_name": "dead-letters"},
     ),
+    "fails-although-told-to-continue": Defect(
+        "An output record that the brokers refuse ends the thread, whatever the handler says.",
+        "TASK-080",
+        "KAFKA-15259",
+        topology="stateless",
+        settings={"output_max_message_bytes": 200, "production_exception_handler": "continue"},
+    ),
+    "swallows-production-errors": Defect(
+        "An output record that the brokers refuse is left out, whatever the handler says.",
+        "TASK-080",
+        "KAFKA-9279",
+        topology="stateless",
+        settings={"output_max_message_bytes": 9, "production_exception_handler": "fail"},
+    ),
     "keeps-unclean-global-stores": Defect(
         "A process cannot start as long as its disk has a global store that was not closed.",
         "TASK-076",

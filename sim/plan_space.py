@@ -39,7 +39,7 @@ from streamproof.sim.releases import LiveFormat
 from streamproof.sim.rolling_upgrade import UPGRADES
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.topologies import ORDINARY_TOPOLOGIES, TOPOLOGIES
-from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.workloads import OVERSIZED_BYTES, WorkloadConfig
 from streamproof.sim.world_plan import SAFETY_MS, Plan
 from streamproof.stores.capabilities import Capabilities
 
@@ -347,6 +347,7 @@ def _drawn(choices: Choices, first: _First) -> Plan:
     config = replace(config, default_query_isolation=isolation, **_drawn_strictness(choices))
     plan, config = _with_retention(choices, plan, config)
     plan, config = _with_refused_records(choices, plan, config)
+    plan, config = _with_refused_outputs(choices, plan, config)
     if plan.upgrade:
         # A static member keeps an assignment that its other release may not be able to read, and
         # stores of other releases have one database.
@@ -471,6 +472,22 @@ def _with_refused_records(
         errors_dead_letter_queue_topic_name=dead_letters,
     )
     return replace(plan, workload=replace(plan.workload, unprocessable=unprocessable)), config
+
+
+def _with_refused_outputs(
+    choices: Choices, plan: Plan, config: StreamsConfig
+) -> tuple[Plan, StreamsConfig]:
+    """A plan of which some output may be too large: the handler goes on then.
+
+    A handler that fails would end the thread at the same record again and again.
+    """
+    oversized = choices.pick((0.0, 0.0, 0.1)) if plan.topology == "stateless" else 0.0
+    if not oversized or plan.workload.unprocessable:
+        return plan, config
+    config = replace(
+        config, production_exception_handler="continue", output_max_message_bytes=OVERSIZED_BYTES
+    )
+    return replace(plan, workload=replace(plan.workload, oversized=oversized)), config
 
 
 def _drawn_upgrade(choices: Choices, wanted: str | None, *, transactional: bool) -> str:

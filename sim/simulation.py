@@ -234,8 +234,9 @@ class _Swarm:
             for task in thread.tasks.values()
             if task.state is TaskState.RUNNING
         ]
-        # A requested commit may still wait to repeat a lost request.
-        if any(task.commit_requested for task in running):
+        # A requested commit may still wait to repeat a lost request. After a reset to the end of an
+        # input, records that were processed before it may not be committed yet.
+        if any(task.commit_requested or task.commit_needed for task in running):
             return False
         ends = {
             partition: self._cluster.logs[partition].end

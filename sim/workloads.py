@@ -23,7 +23,12 @@ from streamproof.sim.decisions.refusals import NO_VALID_TIMESTAMP, REFUSED, UNRE
 from streamproof.sim.topology import Topology, partition_for
 from streamproof.sim.world import World
 
-__all__ = ["Sent", "Workload", "WorkloadConfig"]
+__all__ = ["OVERSIZED_BYTES", "Sent", "Workload", "WorkloadConfig"]
+
+OVERSIZED_BYTES = 200
+"""The length by which the value of a large record is longer than that of others."""
+
+_SHARES = ("late", "tombstones", "transactional", "aborted", "unprocessable", "oversized")
 
 _MAX_PACE = 4
 """The silences of one topic are up to this many times as long as those of another."""
@@ -50,6 +55,7 @@ class WorkloadConfig:
             which their records are deleted, read or not; -1 keeps them.
         unprocessable: the share of records that no task can process, in inputs that are no tables:
             without a valid timestamp, not to be read, or refused by the processor.
+        oversized: the share of records with a value of more than ``OVERSIZED_BYTES`` bytes.
 
     Raises:
         UsageError: a number is out of range.
@@ -68,12 +74,20 @@ class WorkloadConfig:
     max_open_ms: int = 300
     retention_ms: int = -1
     unprocessable: float = 0.0
+    oversized: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("keys", "max_burst", "max_pause_ms", "max_lateness_ms", "max_open_ms"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give at least 1.")
-        for name in ("late", "tombstones", "transactional", "aborted", "unprocessable"):
+        for name in (
+            "late",
+            "tombstones",
+            "transactional",
+            "aborted",
+            "unprocessable",
+            "oversized",
+        ):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give a share from 0 to 1.")
         if self.records < 0 or self.max_open_ms >= TRANSACTION_TIMEOUT_MS:
@@ -211,6 +225,8 @@ class _Producer:
         value = None
         if not choices.chance(config.tombstones):
             value = b"%s-%d" % (self._topic.encode(), self._count)
+            if config.oversized and choices.chance(config.oversized):
+                value += b"x" * OVERSIZED_BYTES
         timestamp = self._world.now
         if choices.chance(config.late):
             timestamp = max(timestamp - choices.between(1, config.max_lateness_ms), 0)

@@ -136,7 +136,11 @@ INSTANCE_KINDS = (
             "handlers": Attribute(
                 dict[str, str],
                 "what becomes of records with a bad `timestamp`, at their `deserialization` or "
-                "`processing`: `fail` or `continue`; and the topic of `dead_letters`",
+                "`processing`: `fail` or `continue`; of outputs at their `production`, or `retry`; "
+                "and the topic of `dead_letters`",
+            ),
+            "output_max_message_bytes": Attribute(
+                int, "`max.message.bytes` of the output topics, in bytes"
             ),
             "state_cleanup_dir_max_age_ms": Attribute(
                 int, "`state.cleanup.dir.max.age.ms` (KIP-1259); -1 for none"

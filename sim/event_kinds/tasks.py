@@ -147,6 +147,19 @@ TASK_KINDS = (
         effect=_task_processed,
     ),
     EventKind(
+        name="output.refused",
+        meaning="An output record of a task is too large for its topic.",
+        actor="thread",
+        about="task partition",
+        attributes={
+            "key": Attribute(bytes, "its key"),
+            "size": Attribute(int, "the bytes of its key and value"),
+        },
+        look=Look("task", "log", "!", "faults", 3, "{partition} takes no record of {size} bytes"),
+        footprint=Footprint(writes=("refused output {partition}",), reads=(TASK,)),
+        effect=Absent("no log has the record"),
+    ),
+    EventKind(
         name="state.cleaned",
         meaning="The directory of a task was deleted because it was unused for long.",
         actor="process",

@@ -96,6 +96,7 @@ from streamproof.sim.invariants.ownership import (
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.positions import PositionIsNotAhead
 from streamproof.sim.invariants.queries import QUERY_INVARIANTS
+from streamproof.sim.invariants.refused_outputs import HandlersDecideOnOutputs
 from streamproof.sim.invariants.refused_records import (
     DeadLettersAreComplete,
     OnlyRefusedRecordsAreDropped,
@@ -240,6 +241,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     EachTransactionHasItsEpoch,
     OnlyRefusedRecordsAreDropped,
     DeadLettersAreComplete,
+    HandlersDecideOnOutputs,
     BatchesAreHeardAsApplied,
     EndsAreHeardWhenNothingIsLeft,
     StreamTimeIsThatOfRecords,

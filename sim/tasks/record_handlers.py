@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from streamproof.errors import StreamproofError
 from streamproof.sim.brokers.partition_log import LogEntry
-from streamproof.sim.decisions.refusals import Handler, Refusal, refusal
+from streamproof.sim.decisions.refusals import Handler, ProductionHandler, Refusal, refusal
 
 __all__ = ["RecordHandlers", "RecordRefusedError"]
 
 
 class RecordRefusedError(StreamproofError):
-    """A record cannot be processed, and its handler says to fail (Kafka: StreamsException)."""
+    """A handler says to fail at a record or at its output (Kafka: StreamsException)."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,14 @@ class RecordHandlers:
         timestamp: ``FailOnInvalidTimestamp``, or ``LogAndSkipOnInvalidTimestamp``.
         deserialization: ``LogAndFailExceptionHandler``, or ``LogAndContinueExceptionHandler``.
         processing: the same for processors.
+        production: what becomes of output records that the brokers will never take.
         dead_letters: the topic that gets the records that are left out; empty for none.
     """
 
     timestamp: Handler = "fail"
     deserialization: Handler = "fail"
     processing: Handler = "fail"
+    production: ProductionHandler = "retry"
     dead_letters: str = ""
 
     def reason_to_drop(self, record: LogEntry) -> Refusal:

@@ -26,8 +26,10 @@ from streamproof.sim.decisions.recovery import (
     commits_after,
     opening,
 )
+from streamproof.sim.decisions.refusals import is_left_out, is_too_large
 from streamproof.sim.segmented_store import SegmentedStore
 from streamproof.sim.tasks.punctuations import Punctuations
+from streamproof.sim.tasks.record_handlers import RecordRefusedError
 from streamproof.sim.tasks.record_queues import (
     NO_TIME,
     PartitionGroup,
@@ -406,7 +408,24 @@ class StreamTask:
             timestamp = self._opened().record_timestamp
         # The topic of dead letters has one partition.
         partition = f"{topic}-{partition_for(key, self._config.partitions.get(topic, 1))}"
-        self._sender().send(partition, key, value, timestamp)
+        is_output = topic != self._config.handlers.dead_letters
+        if is_output and is_too_large(key, value, self._config.output_max_message_bytes):
+            self._refuse(partition, key, value)
+        else:
+            self._sender().send(partition, key, value, timestamp)
+
+    def _refuse(self, partition: str, key: bytes, value: bytes | None) -> None:
+        """Leave an output record out that the brokers will never take, or end the thread."""
+        size = len(key) + len(value or b"")
+        self._emit("output.refused", partition=partition, key=key, size=size)
+        leaves_out = is_left_out(self._config.handlers.production)
+        if self._config.defect("swallows-production-errors"):
+            leaves_out = True
+        if not leaves_out or self._config.defect("fails-although-told-to-continue"):
+            raise RecordRefusedError(
+                f"A record of {size} bytes is too large for {partition}. Raise max.message.bytes, "
+                "or let the production exception handler continue."
+            )
 
     def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
         """Call a punctuator at each interval, as long as the task runs."""

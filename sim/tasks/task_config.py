@@ -8,6 +8,7 @@ from typing import Any
 
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.decisions.recovery import Traits
+from streamproof.sim.decisions.refusals import MAX_MESSAGE_BYTES
 from streamproof.sim.releases import LiveFormat
 from streamproof.sim.segmented_store import SegmentOf
 from streamproof.sim.tasks.record_handlers import RecordHandlers
@@ -38,7 +39,8 @@ class TaskConfig:
         store_rules: the rules for stores that stage: those of KIP-892, or those of Kafka.
         application_id: the id of the application, with which the topics of changelogs begin.
         segmented: by store with a database for each segment, the segment of a key.
-        handlers: what becomes of records that cannot be processed.
+        handlers: what becomes of records that cannot be processed or written.
+        output_max_message_bytes: the most bytes that the key and value of an output record have.
     """
 
     exactly_once: bool
@@ -53,6 +55,7 @@ class TaskConfig:
     application_id: str = "streamproof"
     segmented: Mapping[str, SegmentOf] = field(default_factory=dict)
     handlers: RecordHandlers = field(default_factory=RecordHandlers)
+    output_max_message_bytes: int = MAX_MESSAGE_BYTES
 
     @property
     def stages(self) -> bool:

@@ -7,8 +7,8 @@ expected output in every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -110,6 +110,23 @@ class Expected:
 
     outputs: Mapping[str, Output]
     stores: Mapping[str, Mapping[bytes, bytes]] = field(default_factory=dict)
+
+    def without(self, is_refused: Callable[[bytes, bytes | None], bool]) -> Expected:
+        """The same without output records that no topic takes, given their key and value."""
+        outputs = {
+            topic: output._replace(
+                records={
+                    key: [
+                        each
+                        for each in records
+                        if not any(is_refused(key, result.value) for result in each)
+                    ]
+                    for key, records in output.records.items()
+                }
+            )
+            for topic, output in self.outputs.items()
+        }
+        return replace(self, outputs=outputs)
 
 
 def exactly(value: bytes | None, timestamp: int | None = None) -> frozenset[Result]:

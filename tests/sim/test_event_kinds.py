@@ -55,6 +55,7 @@ ACTOR_NAMES = {
 SELDOM = {
     "group.probed",
     "group.refused",
+    "output.refused",
     "store.rebuilt",
     "task.timed_out",
     "thread.polled_late",
