@@ -70,6 +70,7 @@ UNOBSERVED: Mapping[str, str] = {
     "input.reset": "the recorder does not see why a consumer seeks",
     "instance.prepared": "Kafka has no upgrade in place",
     "instance.ready": "Kafka has no roll-over",
+    "output.refused": "the recorder does not follow the handler of production exceptions",
     "query.answered": "the recorder does not follow queries",
     "query.asked": "the recorder does not follow queries",
     "query.lost": "the recorder does not follow queries",

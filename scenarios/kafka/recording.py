@@ -28,6 +28,7 @@ from streamproof.scenarios.kafka.observable import (
 from streamproof.sim.application import NO_MAX_AGE_MS, TASK_TIMEOUT_MS
 from streamproof.sim.attribute_codec import attribute_decoder
 from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS
+from streamproof.sim.decisions.refusals import MAX_MESSAGE_BYTES
 from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.invariants.judging import Unseen
 from streamproof.sim.trace import Event
@@ -308,6 +309,7 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
         "default_query_isolation": "",
         "metrics_recording_level": str(settings.get("metrics.recording.level")),
         "live_format": "assignment",
+        "output_max_message_bytes": MAX_MESSAGE_BYTES,
         "task_timeout_ms": int(settings.get("task.timeout.ms") or TASK_TIMEOUT_MS),
         "topic_delete_retention_ms": int(
             settings.get("topic.delete.retention.ms") or DELETE_RETENTION_MS

@@ -67,7 +67,7 @@ def test_the_outputs_of_a_killed_application_are_exact(application: Application)
 
 
 def test_an_application_without_its_input_never_runs(application: Application) -> None:
-    with pytest.raises(UsageError, match=r"(?s)instance-0 .* never runs\. It wrote last:"):
+    with pytest.raises(UsageError, match=r"(?s)instance-0 .* never runs\. .*It wrote last:"):
         application.start("instance-0", SOON)
 
 
