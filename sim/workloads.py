@@ -29,6 +29,7 @@ OVERSIZED_BYTES = 200
 """The length by which the value of a large record is longer than that of others."""
 
 _SHARES = ("late", "tombstones", "transactional", "aborted", "unprocessable", "oversized")
+"""The settings that are shares."""
 
 _MAX_PACE = 4
 """The silences of one topic are up to this many times as long as those of another."""
@@ -80,14 +81,7 @@ class WorkloadConfig:
         for name in ("keys", "max_burst", "max_pause_ms", "max_lateness_ms", "max_open_ms"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give at least 1.")
-        for name in (
-            "late",
-            "tombstones",
-            "transactional",
-            "aborted",
-            "unprocessable",
-            "oversized",
-        ):
+        for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give a share from 0 to 1.")
         if self.records < 0 or self.max_open_ms >= TRANSACTION_TIMEOUT_MS:

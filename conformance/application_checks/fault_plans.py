@@ -84,7 +84,7 @@ def _fault(fault: Fault, random: Random, name: str, records: int) -> AnyFault:
 
 def told(faults: Sequence[AnyFault]) -> str:
     """Faults in one sentence, without its end."""
-    return "; ".join(map(_told, faults)) or "run without faults"
+    return "; ".join(map(_told, faults))
 
 
 def _told(fault: AnyFault) -> str:

@@ -21,7 +21,10 @@ from streamproof.scenarios.scenario import Record
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, require_release
 
 __all__ = [
+    "BOOTSTRAP",
+    "INSTANCE",
     "PAGE",
+    "STATE",
     "ApplicationFile",
     "Fault",
     "Input",
@@ -36,8 +39,9 @@ PAGE = "docs/verify-your-application.md"
 Fault = Literal["kill", "stop", "pause"]
 """What may go wrong with an instance."""
 
-BOOTSTRAP, STATE = "{bootstrap}", "{state}"
-"""The places in a command that the address of the broker and the state directory go to."""
+BOOTSTRAP, STATE, INSTANCE = "{bootstrap}", "{state}", "{instance}"
+"""The places in a command that the address of the broker, the state directory and the name of the
+instance go to."""
 
 Count = Annotated[int, Meta(ge=1)]
 

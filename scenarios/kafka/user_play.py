@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import Clients, RealRecord
-from streamproof.scenarios.kafka.application_file import PAGE, ApplicationFile
+from streamproof.scenarios.kafka.application_file import (
+    BOOTSTRAP,
+    INSTANCE,
+    PAGE,
+    STATE,
+    ApplicationFile,
+)
 from streamproof.scenarios.kafka.builds import recorder_option
 from streamproof.scenarios.kafka.cluster import Broker, start_broker
 from streamproof.scenarios.kafka.followed_lines import Rest
@@ -233,7 +239,7 @@ class _Instances:
         application = self._file.application
         state = self._processes.directory / f"{name}-state"
         state.mkdir(exist_ok=True)
-        places = {"{bootstrap}": self._broker.address, "{state}": str(state), "{instance}": name}
+        places = {BOOTSTRAP: self._broker.address, STATE: str(state), INSTANCE: name}
 
         def filled(text: str) -> str:
             for place, value in places.items():
