@@ -20,7 +20,12 @@ from streamproof.conformance.violations import Unusable, violation_of
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application_file import read_application
 from streamproof.scenarios.kafka.real_play import judgement_of
-from streamproof.scenarios.kafka.user_play import Played, build, play_application
+from streamproof.scenarios.kafka.user_play import (
+    NotRunningError,
+    Played,
+    build,
+    play_application,
+)
 from streamproof.scenarios.scenario import Crash
 from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.invariants.log_history import LogHistory
@@ -93,7 +98,7 @@ class _Trial:
         faults = draw_faults(self._file, len(self._records), random)
         try:
             played = self._played(faults)
-        except UsageError as error:
+        except NotRunningError as error:
             tried = _Faults(number, told(faults))
             self._record(tried, "APP-006", "does-not-come-back", (RUNS_AGAIN, str(error)))
             return
@@ -208,8 +213,7 @@ class _Trial:
         self._tried |= judged.tried
         self._unjudged.update(judged.unjudged)
         for each in judged.violations:
-            where = f"found by {each.event}" if each.event else "found at the end"
-            found = f"{each.message}; {where}. {OF_KAFKA}"
+            found = f"{each.finding}. {OF_KAFKA}"
             shape = shape_of_invariant(each.invariant)
             self._record(tried, each.requirement, shape, (each.invariant, found))
 

@@ -193,6 +193,5 @@ def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
     program = smallest_program(world, outcome.plan, broken, run.settings.limits.shrink_worlds)
     for (requirement, shape), each in new.items():
         cause = violation_of(requirement, shape)
-        where = f"found by {each.event}" if each.event else "found at the end"
-        found = f"with seed {world.seed}: {each.message}; {where}"
+        found = f"with seed {world.seed}: {each.finding}"
         run.record(cause(run.check.tried, each.invariant, found, program))

@@ -33,7 +33,7 @@ from streamproof.scenarios.kafka.recording import SUFFIX, Recorded, read_recordi
 from streamproof.scenarios.scenario import AnyAction, Record, Send
 from streamproof.sim.trace import Event
 
-__all__ = ["CHANGELOG", "Played", "build", "instance_names", "play_application"]
+__all__ = ["CHANGELOG", "NotRunningError", "Played", "build", "instance_names", "play_application"]
 
 CHANGELOG = "-changelog"
 """How the name of a changelog ends."""
@@ -67,6 +67,13 @@ MOST_RESTS = 5
 
 NEVER_S = 2.0
 """A moment that has not come once the application has rested for so long never comes."""
+
+
+class NotRunningError(UsageError):
+    """An instance cannot be started, or does not begin to run: the application is to blame.
+
+    Any other error of a run, such as a broker that does not start, is one of the environment.
+    """
 
 
 class Played(NamedTuple):
@@ -139,8 +146,9 @@ def play_application(
         place: a directory for the files of the processes.
 
     Raises:
-        UsageError: Java or Maven is missing, or the application does not begin to run; the message
-            has the last lines of its log.
+        NotRunningError: the application does not begin to run; the message has the last lines of
+            its log.
+        UsageError: Java or Maven is missing, or the broker does not start.
     """
     timeline = [*faults, *_sends(records)]
     with Processes(place) as processes:
@@ -234,7 +242,7 @@ class _Instances:
         """Start an instance, without waiting for it.
 
         Raises:
-            UsageError: its command cannot be started.
+            NotRunningError: its command cannot be started.
         """
         application = self._file.application
         state = self._processes.directory / f"{name}-state"
@@ -259,7 +267,7 @@ class _Instances:
                 environment=environment,
             )
         except OSError as error:
-            raise UsageError(
+            raise NotRunningError(
                 f"{self._file.path.name}: the command {application.command[0]!r} cannot be "
                 f"started: {error.strerror}."
             ) from error
@@ -270,7 +278,7 @@ class _Instances:
         """How a process of an instance is, by what the recorder saw of Kafka Streams.
 
         Raises:
-            UsageError: it does not begin to run in time.
+            NotRunningError: it does not begin to run in time.
         """
         health = self._health.get(process.pid, "starting")
         for path in self._recording.glob(f"{process.pid}-*{SUFFIX}"):
@@ -283,7 +291,7 @@ class _Instances:
                 health = "up" if running > error else "failed"
         self._health[process.pid] = health
         if health == "starting" and time.monotonic() > self._deadlines[process.pid]:
-            raise UsageError(self._why_late(name, process))
+            raise NotRunningError(self._why_late(name, process))
         return health
 
     def _why_late(self, name: str, process: RealProcess) -> str:

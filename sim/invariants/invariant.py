@@ -36,6 +36,12 @@ class InvariantViolation(Struct, frozen=True):
     message: str
     event: Event | None
 
+    @property
+    def finding(self) -> str:
+        """The message, and where it was found, for the failure of a check."""
+        where = f"found by {self.event}" if self.event else "found at the end"
+        return f"{self.message}; {where}"
+
     def __str__(self) -> str:
         where = self.event or "the end of the run"
         return f"{self.invariant} ({self.requirement}): {self.message}\n  found by {where}"
