@@ -34,7 +34,8 @@ class HandlersDecideOnOutputs(Invariant):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        self._leaves_out = False
+        # Empty where the events do not tell; only a refusal asks for its handler.
+        self._handlers: dict[str, str] = {}
         # By thread, the refusal about which nothing has been decided.
         self._refused: dict[str, Event] = {}
 
@@ -49,8 +50,11 @@ class HandlersDecideOnOutputs(Invariant):
         }
 
     def _start(self, event: Event) -> Iterator[str]:
-        self._leaves_out = is_left_out(event.attributes["handlers"]["production"])
+        self._handlers = event.attributes["handlers"]
         yield from ()
+
+    def _leaves_out(self) -> bool:
+        return is_left_out(self._handlers["production"])
 
     def _refuse(self, event: Event) -> Iterator[str]:
         self.tried = True
@@ -59,7 +63,7 @@ class HandlersDecideOnOutputs(Invariant):
 
     def _go_on(self, event: Event) -> Iterator[str]:
         refused = self._refused.pop(event.actor, None)
-        if refused is not None and not self._leaves_out:
+        if refused is not None and not self._leaves_out():
             yield (
                 f"{event.actor} goes on after {refused.partition} refused a record of "
                 f"{refused.attributes['size']} bytes, although the handler says to fail"
@@ -67,7 +71,7 @@ class HandlersDecideOnOutputs(Invariant):
 
     def _die(self, event: Event) -> Iterator[str]:
         refused = self._refused.pop(event.actor, None)
-        if refused is None or not self._leaves_out or refused.time != event.time:
+        if refused is None or not self._leaves_out() or refused.time != event.time:
             return
         # A thread may die of something else in the same moment.
         if event.attributes["reason"] == "RecordRefusedError":
