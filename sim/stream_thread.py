@@ -288,7 +288,7 @@ class StreamThread:
         # A task that restores may have to be committed early, because of what it has staged.
         if self._committer.may_be_due_early and len(self._running()) < len(self._active()):
             return POLL_MS
-        if self._is_dirty and not self._membership.is_rebalancing:
+        if self._is_dirty and not self._membership.rebalance_in_progress:
             idle_ms = min(idle_ms, self._committer.due_in_ms)
         if self._next_probing is not None:
             idle_ms = min(idle_ms, max(self._next_probing - self._world.now, 1))

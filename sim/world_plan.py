@@ -13,7 +13,7 @@ from streamproof.sim.workloads import WorkloadConfig
 
 __all__ = ["SAFETY_MS", "WORLD_VERSION", "Plan", "require_world_version", "with_staging"]
 
-WORLD_VERSION = 7
+WORLD_VERSION = 8
 """The version of the simulated world; raised whenever the run of any seed changes.
 
 A file that keeps a seed or recorded choices keeps this number with them. A file of another version

@@ -96,7 +96,10 @@ class Membership(Generic[S, A]):
         member_id: the id of the member; empty before the first join, and after it was left out.
         generation: the generation of the last assignment; -1 before the first.
         assignment: the last assignment, until the owner takes it; ``None`` without a new one.
-        is_rebalancing: whether the member joins, or its owner has not taken the assignment yet.
+        is_rebalancing: whether the member joins or is to join, or its owner has not taken the
+            assignment yet.
+        rebalance_in_progress: the same without the wish to join. Commits wait from the report to
+            the group on, and not from the wish (Kafka: TaskManager#handleRebalanceStart).
         was_left_out: whether the group has gone on without the member: its tasks are lost.
     """
 
@@ -135,7 +138,7 @@ class Membership(Generic[S, A]):
         self.member_id = ""
         self.generation = -1
         self.assignment: A | None = None
-        self.is_rebalancing = False
+        self.is_rebalancing = self.rebalance_in_progress = False
         self.was_left_out = False
         host.start(self._run())
         host.start(self._watch_the_owner())
@@ -160,7 +163,10 @@ class Membership(Generic[S, A]):
             self._release()
 
     def rejoin(self) -> None:
-        """Ask for a rebalance. During a rebalance this does nothing more."""
+        """Ask for a rebalance, which begins once the member has an answer to its last heartbeat.
+
+        During a rebalance this does nothing more.
+        """
         self.is_rebalancing = True
         if not self._wanted.triggered:
             self._wanted.succeed()
@@ -169,7 +175,7 @@ class Membership(Generic[S, A]):
         """The assignment since the last call; ``None`` without a new one."""
         found, self.assignment = self.assignment, None
         if found is not None:
-            self.is_rebalancing = False
+            self.is_rebalancing = self.rebalance_in_progress = False
             self._release()
         return found
 
@@ -276,7 +282,7 @@ class Membership(Generic[S, A]):
         return asked
 
     def _join(self) -> Steps:
-        self.is_rebalancing = True
+        self.is_rebalancing = self.rebalance_in_progress = True
         # The subscription must be true, so that the owner has to finish its change first.
         while self._holders or self.was_left_out or self.assignment is not None:
             self._released = self._world.time.event()
@@ -285,7 +291,7 @@ class Membership(Generic[S, A]):
             # A member that is about to leave does not join once more.
             return
         # During the wait the owner may have taken an assignment, which ended an earlier rebalance.
-        self.is_rebalancing = True
+        self.is_rebalancing = self.rebalance_in_progress = True
         # A wish for another rebalance comes too late for this one from here on.
         self._wanted = self._world.time.event()
         self._is_joining = True
@@ -357,7 +363,7 @@ class Membership(Generic[S, A]):
     def _be_left_out(self, reason: str = "the group refuses it") -> None:
         left = self.member_id
         self.member_id, self.generation, self.assignment = "", -1, None
-        self.was_left_out = True
+        self.was_left_out = self.rebalance_in_progress = True
         self._world.trace.emit("group.left_out", self._host.name, member=left, reason=reason)
         self.rejoin()
         self._wake()

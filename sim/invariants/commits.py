@@ -40,6 +40,7 @@ class CommitsCarryEverything(Invariant):
     def observers(self) -> Mapping[str, Observer]:
         return {
             "task.processed": self._did,
+            "record.dropped": self._did,
             "task.punctuated": self._did,
             "task.state": self._state,
             "thread.committed": self._committed,
@@ -53,7 +54,7 @@ class CommitsCarryEverything(Invariant):
         if event.kind == "task.punctuated":
             done[event.task] = "punctuated"
         else:
-            done.setdefault(event.task, "processed")
+            done.setdefault(event.task, "taken records")
         return ()
 
     def _state(self, event: Event) -> Iterator[str]:

@@ -91,8 +91,18 @@ class _Contents(Invariant):
         return (
             self._was_written_later(event, key, there, wanted)
             or self._was_compacted(event, key, there)
-            or self.history.forgotten.explains(event.partition, key, there, wanted)
+            or self.history.forgotten.explains(
+                event.partition, key, there, wanted, unlogged=self._written(event, key)
+            )
         )
+
+    def _written(self, event: Event, key: bytes) -> Iterator[bytes | None]:
+        """The values of a key that the process has written into the store.
+
+        Under at-least-once, one that never reached the changelog stays until a record replaces it.
+        """
+        stored = self.history.stored.get((event.process, event.partition), {})
+        return (value for each, value in stored if each == key)
 
     def _compare(self, event: Event, expected: Rows) -> Iterator[str]:
         for key, there, wanted in _differences(_rows(event), expected):

@@ -43,6 +43,8 @@ class WaitsOfTasksEnd(Invariant):
             "application.started": self._started,
             "task.timed_out": self._timed_out,
             "task.processed": self._progressed,
+            # A record that is left out is done with, too.
+            "record.dropped": self._progressed,
             "task.state": self._changed,
             "thread.committed": self._committed,
             "thread.died": self._over,

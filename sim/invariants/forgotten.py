@@ -8,7 +8,7 @@ tombstone decides until when it stays, and a later one may take it (KIP-534).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from streamproof.sim.invariants.visible_records import Visible, VisibleRecord
 from streamproof.sim.trace import Event
@@ -87,13 +87,27 @@ class Forgotten:
             self._skipped.setdefault(event.partition, []).append(span)
 
     def explains(
-        self, partition: str, key: bytes, there: bytes | None, wanted: bytes | None
+        self,
+        partition: str,
+        key: bytes,
+        there: bytes | None,
+        wanted: bytes | None,
+        *,
+        unlogged: Iterable[bytes | None] = (),
     ) -> bool:
-        """Whether a store may have another value because the log gave the wanted one up."""
+        """Whether a store may have another value because the log gave the wanted one up.
+
+        Args:
+            partition: the log.
+            key: the key.
+            there: the value in the store.
+            wanted: the value that the log says.
+            unlogged: values of the key that the store may have without any record in the log.
+        """
         if not self.lacks_any(partition):
             return False
         start = self.starts.get(partition, 0)
-        before: set[bytes | None] = set()
+        before = set(unlogged)
         for each in self._visible(partition, 0):
             if each.key != key:
                 continue

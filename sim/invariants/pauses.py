@@ -11,6 +11,13 @@ from streamproof.sim.trace import Event
 
 __all__ = ["PausedInstancesDoNothing"]
 
+_WORK = {
+    "task.processed": "processes a record",
+    "record.dropped": "leaves a record out",
+    "task.punctuated": "punctuates",
+}
+"""What a task does, by kind of event."""
+
 
 class PausedInstancesDoNothing(Invariant):
     """A paused instance processes no record and calls no punctuator.
@@ -40,6 +47,7 @@ class PausedInstancesDoNothing(Invariant):
             "instance.stopped": self._over,
             "task.state": self._state,
             "task.processed": self._works,
+            "record.dropped": self._works,
             "task.punctuated": self._works,
         }
 
@@ -72,5 +80,6 @@ class PausedInstancesDoNothing(Invariant):
         since = self._since.get(event.process) if self._since else None
         if since is None or event.time <= since:
             return ()
-        what = "processes a record" if event.kind == "task.processed" else "punctuates"
-        return [f"task {event.task} {what}, but {event.process} is paused since {since} ms"]
+        return [
+            f"task {event.task} {_WORK[event.kind]}, but {event.process} is paused since {since} ms"
+        ]

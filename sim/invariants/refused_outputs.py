@@ -6,7 +6,7 @@ That a record is too large is a fact of its topic, and no word of the runtime.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from streamproof.sim.decisions.refusals import is_left_out
 from streamproof.sim.invariants.invariant import Invariant, Observer
@@ -35,7 +35,7 @@ class HandlersDecideOnOutputs(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # Empty where the events do not tell; only a refusal asks for its handler.
-        self._handlers: dict[str, str] = {}
+        self._handlers: Mapping[str, Any] = {}
         # By thread, the refusal about which nothing has been decided.
         self._refused: dict[str, Event] = {}
 

@@ -115,7 +115,7 @@ class Committer:
             consumed = (each for task in running() for each in task.consumed.items())
             self._purge.committed({partition: at + 1 for partition, at in consumed})
             self._purge.maybe_purge()
-        if self._membership.is_rebalancing:
+        if self._membership.rebalance_in_progress:
             return False
         if exceeds(staged, self._limits):
             self._world.trace.emit(

@@ -219,6 +219,21 @@ def test_a_crash_takes_back_what_overwrote_a_write_that_was_never_logged() -> No
     assert len(found(FoundStoreIsVouchedFor, *covered, row, exactly_once=False)) == 1
 
 
+def test_a_write_that_was_never_logged_stays_if_the_log_gave_up_what_replaced_it() -> None:
+    """At-least-once: a store without an offset keeps its rows, and reads the log from its start."""
+    log = [put(b"a", b"1"), put(b"a", None), appended(0, b"a", None), appended(1, b"b", b"2")]
+    gone = "log.deleted", {"partition": CHANGELOG, "offset": 1, "reason": "retention"}
+    row = contents("store.running", 1, {b"a": b"1", b"b": b"2"})
+    other = contents("store.running", 1, {b"a": b"9", b"b": b"2"})
+
+    def broken(*events: Happens) -> int:
+        return len(found(RunningStoreEqualsChangelog, *events, exactly_once=False))
+
+    assert broken(*log, CRASHED, gone, row) == 0
+    assert broken(*log, CRASHED, gone, other) == 1
+    assert broken(*log, CRASHED, row) == 1
+
+
 def test_an_owner_has_not_what_a_zombie_appends() -> None:
     """At-least-once: while it runs; what came before or after that has to be restored."""
     begin = [

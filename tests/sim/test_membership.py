@@ -20,7 +20,9 @@ class Bench:
     """A group whose leader shares nine numbers out."""
 
     def __init__(self, seed: int = 0, *, activation: float = 0) -> None:
-        self.world = World(Choices.seeded(seed), activation=activation)
+        self.kinds: list[str] = []
+        watchers = [lambda event: self.kinds.append(event.kind)]
+        self.world = World(Choices.seeded(seed), watchers, activation=activation)
         self.cluster = Cluster(self.world, {"in": 1})
         self.network = Network(self.world, request_timeout_ms=1_000)
         self.members: list[tuple[Host, Membership[str, list[int]]]] = []
@@ -148,10 +150,29 @@ def test_a_rebalance_can_be_asked_for() -> None:
     before = member.generation
     member.rejoin()
     member.rejoin()
+    bench.wait(1)
     assert member.is_rebalancing
     bench.wait(10_000)
     assert member.generation == before + 1
     assert bench.shares() == list(range(9))
+
+
+def test_a_wish_for_a_rebalance_holds_no_commit_up() -> None:
+    """As long as the last heartbeat has no answer, the owner may commit."""
+    bench = Bench()
+    bench.come()
+    member = bench.come()
+    bench.wait(10_000)
+    before = member.generation
+    bench.network.cut("instance-1")
+    while "network.request_lost" not in bench.kinds:
+        bench.wait(10)
+    member.rejoin()
+    bench.wait(10)
+    assert not member.rebalance_in_progress
+    bench.network.heal("instance-1")
+    bench.wait(10_000)
+    assert member.generation == before + 1
 
 
 def test_who_abandons_is_silent() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from streamproof.sim.invariants import Invariant, Watch
 from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWritesAreBounded
+from streamproof.sim.invariants.deadlines import WaitsOfTasksEnd
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
 from streamproof.sim.trace import Event
@@ -43,6 +44,17 @@ def processes(time: int, task: str = "0_0", offset: int = 0) -> Happens:
     return time, "task.processed", {"task": task, "partition": "in-0", "offset": offset, **more}
 
 
+def drops(time: int, task: str = "0_0", offset: int = 0) -> Happens:
+    """A task leaves a record out."""
+    more = {"task": task, "partition": "in-0", "offset": offset, "reason": "deserialization"}
+    return time, "record.dropped", more
+
+
+def times_out(time: int, task: str = "0_0") -> Happens:
+    """A request for a task gets no answer."""
+    return time, "task.timed_out", {"task": task, "waited_ms": 0}
+
+
 def punctuates(time: int, task: str = "0_0") -> Happens:
     """A task punctuates."""
     return time, "task.punctuated", {"task": task, "clock": "wall-clock time", "timestamp": time}
@@ -53,10 +65,19 @@ def commits(time: int, *tasks: str) -> Happens:
     return time, "thread.committed", {"tasks": list(tasks), "offsets": {}}
 
 
+@pytest.mark.parametrize("work", [processes, drops])
+def test_a_task_that_takes_a_record_has_made_progress(work: Any) -> None:
+    """A record that is left out is done with as well, so the wait starts over."""
+    begins = 0, "application.started", {"task_timeout_ms": 1_000}
+    waits = [begins, times_out(10), times_out(2_000), times_out(3_000)]
+    assert len(found(WaitsOfTasksEnd, *waits)[0]) == 1
+    assert found(WaitsOfTasksEnd, *waits[:2], work(1_000), *waits[2:]) == ([], False)
+
+
 PAUSED: Happens = 10, "instance.paused", {}
 
 
-@pytest.mark.parametrize("work", [processes, punctuates])
+@pytest.mark.parametrize("work", [processes, drops, punctuates])
 def test_a_paused_instance_does_nothing(work: Any) -> None:
     """A round that had begun may end in the same millisecond."""
     messages, tried = found(PausedInstancesDoNothing, runs(), PAUSED, work(10), work(11))
