@@ -11,7 +11,7 @@ from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
-from streamproof.scenarios.kafka.real_settings import settings_of, why_not
+from streamproof.scenarios.kafka.real_settings import settings_of, topics_of, why_not
 from streamproof.scenarios.kafka.recording import Recorded, read_recording
 from streamproof.scenarios.play import Judged, never_done, unexpected
 from streamproof.scenarios.recorded_run import RecordedRun
@@ -74,7 +74,7 @@ def _recorded(scenario: Scenario, setup: Setup, release: str) -> tuple[Recorded,
         write_holds(timeline, recording)
         broker = start_broker(processes, release, recording=recording)
         application = Application(processes, broker, plan.topology, recording)
-        sender = application.serve_senders(topology.partitions)
+        sender = application.serve_senders(topics_of(plan))
         names = [f"instance-{number}" for number in range(plan.instances)]
         instances = ConfiguredInstances(application, settings_of(plan))
         nemesis = RealNemesis(instances, recording, names)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
 
 from streamproof.scenarios.kafka.observable import UNOBSERVED
 from streamproof.scenarios.scenario import (
@@ -19,11 +18,24 @@ from streamproof.scenarios.scenario import (
     Variant,
 )
 from streamproof.sim.application import StreamsConfig
+from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.world_plan import Plan
 
-__all__ = ["TOPOLOGIES_IN_JAVA", "settings_of", "why_not"]
+__all__ = ["TOPOLOGIES_IN_JAVA", "settings_of", "topics_of", "why_not"]
 
-TOPOLOGIES_IN_JAVA = frozenset({"count", "stream-table-join"})
+TOPOLOGIES_IN_JAVA = frozenset(
+    {
+        "count",
+        "global-table-join",
+        "last-byte-count",
+        "punctuated-count",
+        "reused-table-join",
+        "stateless",
+        "stream-table-join",
+        "table-operators",
+        "windowed-count",
+    }
+)
 """The topologies of the simulator that are there in Java, too."""
 
 ACTIONS = (Crash, Stop, Start, Pause, Hold, Flush, Send)
@@ -37,6 +49,32 @@ POLL_MS = 10
 
 OUR_SESSION_MS = 3_000
 """The session of scenarios that leave it open. Kafka's 45 s would make each restart as slow."""
+
+DEFAULTS = StreamsConfig()
+
+OTHERWISE_DEFAULT: Mapping[str, tuple[str, ...]] = {
+    "auto_offset_reset": ("auto.offset.reset",),
+    "errors_dead_letter_queue_topic_name": ("errors.dead.letter.queue.topic.name",),
+    "max_block_ms": ("producer.max.block.ms",),
+    "max_in_flight_requests_per_connection": ("producer.max.in.flight.requests.per.connection",),
+    "max_poll_records": ("max.poll.records",),
+    # A simulated client has one time for both: how long a call waits for its answer.
+    "request_timeout_ms": ("request.timeout.ms", "consumer.default.api.timeout.ms"),
+    "state_cleanup_dir_max_age_ms": ("state.cleanup.dir.max.age.ms",),
+    "topic_delete_retention_ms": ("topic.delete.retention.ms",),
+    "topic_segment_ms": ("topic.segment.ms",),
+    "windowstore_changelog_additional_retention_ms": (
+        "windowstore.changelog.additional.retention.ms",
+    ),
+}
+"""Settings with Kafka's own default, which suits real networks, unless a plan has another."""
+
+CONTINUING: Mapping[str, str] = {
+    "default_timestamp_extractor": "processor.LogAndSkipOnInvalidTimestamp",
+    "deserialization_exception_handler": "errors.LogAndContinueExceptionHandler",
+    "processing_exception_handler": "errors.LogAndContinueProcessingExceptionHandler",
+}
+"""Kafka's classes that leave out a record that cannot be processed; its default classes fail."""
 
 BEFORE_OFFSETS = "none-before-offsets"
 """The upgrade of plans whose instances are older than 4.3, and stay so."""
@@ -102,6 +140,15 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
         ),
         (config.probing_rebalance_interval_ms < LEAST_PROBING_MS, least),
         (config.static_members, "the instances in Java are no static members"),
+        (
+            config.transaction_version != DEFAULTS.transaction_version,
+            "the brokers here speak the newest version of the protocol of transactions",
+        ),
+        (
+            config.output_max_message_bytes != DEFAULTS.output_max_message_bytes,
+            "Kafka's max.message.bytes counts a whole batch with its header",
+        ),
+        (config.brokers != DEFAULTS.brokers, "there is one broker"),
         (config.assignor.max_warmup_replicas < 1, "Kafka takes no max.warmup.replicas below 1"),
     ):
         if is_so:
@@ -113,7 +160,7 @@ def settings_of(plan: Plan) -> dict[str, str]:
     config = plan.config
     guarantee = "exactly_once_v2" if config.exactly_once else "at_least_once"
     session, heartbeat = config.session_timeout_ms, config.heartbeat_interval_ms
-    if session == StreamsConfig.session_timeout_ms:
+    if session == DEFAULTS.session_timeout_ms:
         session, heartbeat = OUR_SESSION_MS, OUR_SESSION_MS // 5
     found = {
         "processing.guarantee": guarantee,
@@ -137,10 +184,26 @@ def settings_of(plan: Plan) -> dict[str, str]:
         "max.warmup.replicas": config.assignor.max_warmup_replicas,
         "acceptable.recovery.lag": config.assignor.acceptable_recovery_lag,
     }
-    # Kafka has other defaults for these, which suit real networks.
-    by_name = {each.name: each.default for each in fields(StreamsConfig)}
-    if config.max_poll_records != by_name["max_poll_records"]:
-        found["max.poll.records"] = config.max_poll_records
-    if config.max_block_ms != by_name["max_block_ms"]:
-        found["producer.max.block.ms"] = config.max_block_ms
+    found |= {
+        setting: value
+        for field, settings in OTHERWISE_DEFAULT.items()
+        if (value := getattr(config, field)) != getattr(DEFAULTS, field)
+        for setting in settings
+    }
+    for field, name in CONTINUING.items():
+        if getattr(config, field) == "continue":
+            found[field.replace("_", ".")] = f"org.apache.kafka.streams.{name}"
+    if config.leaves_group(default=False):
+        found["main.consumer.internal.leave.group.on.close"] = "true"
+    # The topology asks for this, and Kafka does not know it.
+    found["streamproof.partitions"] = plan.partitions
     return {name: str(value) for name, value in found.items()}
+
+
+def topics_of(plan: Plan) -> dict[str, int]:
+    """The topics that somebody else than the application makes, with their partitions."""
+    topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
+    internal = topology.repartitions
+    dead_letters = plan.config.errors_dead_letter_queue_topic_name
+    own = {name: count for name, count in topology.partitions.items() if name not in internal}
+    return {**own, **({dead_letters: 1} if dead_letters else {})}

@@ -282,12 +282,17 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
     settings = process.settings
     tasks: set[str] = set()
     changelogs: dict[str, set[str]] = {}
+    inputs: set[str] = set()
     for each in lines:
         if each.kind == "thread.assigned":
             given = attribute_decoder(each.kind, complete=True).decode(each.attributes)
             tasks.update(given["active"], given["standby"])
         elif each.kind == "store.opened":
             changelogs.setdefault(each.task, set()).add(each.partition)
+        elif each.kind in ("store.found", "store.running"):
+            given = attribute_decoder(each.kind, complete=True).decode(each.attributes)
+            if given["is_input"]:
+                inputs.add(each.partition)
     attributes = {
         "tasks": sorted(tasks),
         "exactly_once": str(settings.get("processing.guarantee")).startswith("exactly_once"),
@@ -299,8 +304,7 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
         "statestore_cache_max_bytes": int(settings.get("statestore.cache.max.bytes") or 0),
         "partitions": _partitions(files),
         "changelogs": {task: sorted(names) for task, names in sorted(changelogs.items())},
-        # The topologies in Java read no changelog as an input.
-        "sources": [],
+        "sources": sorted(inputs),
         "num_standby_replicas": int(settings.get("num.standby.replicas") or 0),
         "max_warmup_replicas": int(settings.get("max.warmup.replicas") or 0),
         "acceptable_recovery_lag": int(settings.get("acceptable.recovery.lag") or 0),

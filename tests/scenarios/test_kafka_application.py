@@ -11,14 +11,26 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import Application, RealRecord
 from streamproof.scenarios.kafka.cluster import start_broker
 from streamproof.scenarios.kafka.processes import Processes
+from streamproof.scenarios.kafka.real_settings import TOPOLOGIES_IN_JAVA, settings_of, topics_of
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.reference import differences
+from streamproof.sim.world_plan import Plan
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
 
 LATE = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": "9000"}
 SOON = {**LATE, "commit.interval.ms": "100"}
 TOPICS = ["in", "out", "count-counts-changelog"]
 DONE_S = 60.0
+
+# Every input has these, with one timestamp after the other; one is a tombstone.
+ROWS: list[tuple[bytes, bytes | None, int]] = [
+    (b"a", b"1x", 0),
+    (b"b", b"2y", 700),
+    (b"a", b"3x", 1400),
+    (b"b", None, 2100),
+    (b"a", b"4y", 9000),
+    (b"b", b"5x", 9700),
+]
 
 
 @pytest.fixture
@@ -64,6 +76,29 @@ def test_the_outputs_of_a_killed_application_are_exact(application: Application)
     assert differences(family.expected(family.topology(2), logs), logs) == []
     # The kill did hit a transaction, and whoever reads it sees that records count twice.
     assert differences(family.expected(family.topology(2), all_logs), all_logs) != []
+
+
+@pytest.mark.parametrize("name", sorted(TOPOLOGIES_IN_JAVA - {"count"}))
+def test_the_outputs_of_each_topology_are_those_of_the_reference(name: str) -> None:
+    plan = Plan(topology=name, partitions=1)
+    family = TOPOLOGIES[name]
+    topology = family.topology(plan.partitions)
+    with Processes() as processes:
+        application = Application(processes, start_broker(processes, DEFAULT_RELEASE), name)
+        application.create(topics_of(plan))
+        for at, topic in enumerate(topology.inputs):
+            rows = [RealRecord(-1, key, value, time + at) for key, value, time in ROWS]
+            application.send(topic, 0, rows)
+        # Long enough that the inputs of a task are processed in their order.
+        application.start("instance-0", {**settings_of(plan), "max.task.idle.ms": "3000"})
+        deadline = time.monotonic() + DONE_S
+        found, logs = ["nothing was read"], {}
+        while found and time.monotonic() < deadline:
+            logs = application.read([*topology.topics])
+            found = differences(family.expected(topology, logs), logs)
+
+    assert found == []
+    assert all(any(each.startswith(f"{topic}-") for each in logs) for topic in topology.outputs)
 
 
 def test_an_application_without_its_input_never_runs(application: Application) -> None:

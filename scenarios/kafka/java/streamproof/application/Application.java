@@ -20,7 +20,8 @@ public final class Application {
     try (Reader reader = new FileReader(arguments[1])) {
       properties.load(reader);
     }
-    KafkaStreams streams = new KafkaStreams(topology(arguments[0]), properties);
+    Topology topology = topology(arguments[0], properties);
+    KafkaStreams streams = new KafkaStreams(topology, properties);
     // The owner of the process waits for these lines.
     streams.setStateListener((now, before) -> System.out.println("state " + now));
     streams.setUncaughtExceptionHandler(error -> {
@@ -31,10 +32,18 @@ public final class Application {
     streams.start();
   }
 
-  private static Topology topology(String name) {
+  /** A topology, and the settings that it needs. */
+  private static Topology topology(String name, Properties properties) {
     return switch (name) {
       case "count" -> CountTopology.make();
+      case "global-table-join" -> GlobalTableTopology.make();
+      case "last-byte-count" -> LastByteCountTopology.make(properties);
+      case "punctuated-count" -> PunctuatedCountTopology.make();
+      case "reused-table-join" -> ReusedTableTopology.make(properties);
+      case "stateless" -> StatelessTopology.make();
       case "stream-table-join" -> StreamTableTopology.make();
+      case "table-operators" -> TableOperatorsTopology.make();
+      case "windowed-count" -> WindowedCountTopology.make();
       default -> throw new IllegalArgumentException("There is no topology " + name + ".");
     };
   }

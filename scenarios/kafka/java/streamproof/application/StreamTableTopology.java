@@ -1,15 +1,13 @@
 package streamproof.application;
 
-import java.nio.charset.StandardCharsets;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.processor.api.ContextualProcessor;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
-import org.apache.kafka.streams.state.Stores;
 
 /** A left join of {@code stream} and {@code table} to {@code out}; the table is logged. */
 final class StreamTableTopology {
@@ -24,11 +22,8 @@ final class StreamTableTopology {
         .addSource("stream", bytes, bytes, "stream")
         .addSource("table", bytes, bytes, "table")
         .addProcessor("fill", Fill::new, "table")
-        .addProcessor("join", Join::new, "stream")
-        .addStateStore(
-          Stores.keyValueStoreBuilder(
-            Stores.persistentKeyValueStore(STORE), Serdes.ByteArray(), Serdes.ByteArray()),
-          "fill", "join")
+        .addProcessor("join", () -> new Join(STORE), "stream")
+        .addStateStore(CountTopology.store(STORE), "fill", "join")
         .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(), "join");
   }
 
@@ -46,28 +41,27 @@ final class StreamTableTopology {
     }
   }
 
-  private static final class Join implements Processor<byte[], byte[], byte[], byte[]> {
-    private ProcessorContext<byte[], byte[]> context;
+  /** Joins each record with the row that a store has. */
+  static final class Join extends ContextualProcessor<byte[], byte[], byte[], byte[]> {
+    private final String store;
     private KeyValueStore<byte[], byte[]> rows;
 
+    Join(String store) {
+      this.store = store;
+    }
+
     @Override
-    public void init(ProcessorContext<byte[], byte[]> given) {
-      context = given;
-      rows = given.getStateStore(STORE);
+    public void init(ProcessorContext<byte[], byte[]> context) {
+      super.init(context);
+      rows = context.getStateStore(store);
     }
 
     @Override
     public void process(Record<byte[], byte[]> record) {
-      if (record.value() == null) {
-        return;
+      if (record.value() != null) {
+        byte[] row = rows.get(record.key());
+        context().forward(record.withValue(Texts.joined(record.value(), row)));
       }
-      byte[] row = rows.get(record.key());
-      String joined = text(record.value()) + "|" + (row == null ? "-" : text(row));
-      context.forward(record.withValue(joined.getBytes(StandardCharsets.UTF_8)));
-    }
-
-    private static String text(byte[] bytes) {
-      return new String(bytes, StandardCharsets.UTF_8);
     }
   }
 }

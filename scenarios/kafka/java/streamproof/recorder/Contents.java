@@ -33,7 +33,8 @@ final class Contents {
       if (changelog == null) {
         continue;
       }
-      Restorations.know(changelog, task);
+      boolean isInput = (Boolean) Reflect.call(manager, "changelogAsSource", changelog);
+      Restorations.know(changelog, task, isInput);
       boolean persistent = isPersistent(store);
       long offset = offset(store);
       boolean spoilt = wipe && persistent && offset < 0;

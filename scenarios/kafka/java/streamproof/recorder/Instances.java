@@ -14,7 +14,10 @@ final class Instances {
       "application.id", "processing.guarantee", "num.standby.replicas", "max.warmup.replicas",
       "acceptable.recovery.lag", "probing.rebalance.interval.ms", "commit.interval.ms",
       "max.task.idle.ms", "statestore.cache.max.bytes", "metrics.recording.level", "state.dir",
-      "upgrade.from");
+      "upgrade.from", "task.timeout.ms", "topic.delete.retention.ms",
+      "state.cleanup.dir.max.age.ms", "default.timestamp.extractor",
+      "default.deserialization.exception.handler", "deserialization.exception.handler",
+      "processing.exception.handler");
 
   private static final Set<Object> KNOWN = ConcurrentHashMap.newKeySet();
 

@@ -7,14 +7,16 @@ import java.util.concurrent.ConcurrentHashMap;
 /** What state updaters do, as listeners are told. */
 final class Restorations {
   private static final Map<String, String> TASKS = new ConcurrentHashMap<>();
+  private static final Map<String, Boolean> INPUTS = new ConcurrentHashMap<>();
   private static final Map<String, Long> ENDS = new ConcurrentHashMap<>();
 
   private Restorations() {
   }
 
-  /** Remember the task of a changelog, which listeners are not told. */
-  static void know(Object changelog, String task) {
+  /** Remember the task of a changelog, and whether it is an input: listeners are not told. */
+  static void know(Object changelog, String task, boolean isInput) {
     TASKS.put(Events.here() + " " + changelog, task);
+    INPUTS.put(changelog.toString(), isInput);
   }
 
   static void start(Seen call) {
@@ -47,7 +49,8 @@ final class Restorations {
 
   static void updateBatch(Seen call) {
     Events.emit(line("update.batch", call).offset((Long) call.argument(3))
-        .with("records", call.argument(4)).with("is_input", false));
+        .with("records", call.argument(4))
+        .with("is_input", INPUTS.getOrDefault(call.argument(0).toString(), false)));
   }
 
   static void updateSuspended(Seen call) {

@@ -1,0 +1,35 @@
+package streamproof.application;
+
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.Stores;
+
+/** A left join of {@code stream} and {@code table} to {@code out}; the table is its changelog. */
+final class ReusedTableTopology {
+  private ReusedTableTopology() {
+  }
+
+  static Topology make(Properties properties) {
+    properties.setProperty(
+        StreamsConfig.TOPOLOGY_OPTIMIZATION_CONFIG, StreamsConfig.REUSE_KTABLE_SOURCE_TOPICS);
+    Serde<byte[]> bytes = Serdes.ByteArray();
+    StreamsBuilder builder = new StreamsBuilder();
+    KTable<byte[], byte[]> table = builder.table("table", Consumed.with(bytes, bytes),
+        Materialized.<byte[], byte[]>as(Stores.persistentKeyValueStore("rows"))
+            .withKeySerde(bytes).withValueSerde(bytes));
+    builder.stream("stream", Consumed.with(bytes, bytes))
+        .filter((key, value) -> value != null)
+        .leftJoin(table, Texts::joined, Joined.with(bytes, bytes, bytes))
+        .to("out", Produced.with(bytes, bytes));
+    return builder.build(properties);
+  }
+}
