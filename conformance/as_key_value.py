@@ -23,7 +23,13 @@ from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.windowed.keys import session_key, window_key
 from streamproof.stores.windows import LONG_MAX, Window, Windowed
 
-__all__ = ["SessionRows", "WindowRows", "rows_of"]
+__all__ = ["LATE", "SessionRows", "WindowRows", "rows_of"]
+
+LATE = b"late: all others have expired"
+"""The key that stands for a window or session so late that those of all other keys expire."""
+
+LATE_RETENTIONS = 4
+"""The start of that window or session, in retentions."""
 
 SESSION_MS = 10
 """The length of the sessions that keys stand for, in milliseconds."""
@@ -36,7 +42,8 @@ class _Rows:
         self.store = store
         self._capabilities = capabilities
         retention = capabilities.retention_ms
-        # Nothing expires while all times are within one retention.
+        # Nothing expires while all times are within one retention. The row of LATE is beyond it.
+        self._late = LATE_RETENTIONS * retention
         self._starts = (0, retention // 2, max(retention - 1 - SESSION_MS, 0))
 
     def __getattr__(self, name: str) -> Any:
@@ -45,6 +52,8 @@ class _Rows:
     def start_of(self, key: bytes) -> int:
         """The start of the window or session that a key stands for, in milliseconds."""
         require_key(key)
+        if key == LATE:
+            return self._late
         return self._starts[zlib.crc32(key) % len(self._starts)]
 
     def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:

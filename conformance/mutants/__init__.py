@@ -329,6 +329,14 @@ MUTANTS = (
         "SESS-051",
     ),
     Mutant(
+        "segments_deleted_in_place",
+        "an expired segment is deleted file by file under its own name",
+        "CRASH-001",
+        guarantee="at-least-once",
+        module="window_mutants",
+        right=("rocksdb-window-segments",),
+    ),
+    Mutant(
         "newest_segment_offset",
         "the store reports the newest segment's offset for all segments",
         "CRASH-005",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -20,7 +21,8 @@ from streamproof.stores.windowed.rocksdb_windows import (
     RocksDBWindowStore,
     RocksDBWindowTransaction,
 )
-from streamproof.stores.windowed.segmented_reads import Timeline
+from streamproof.stores.windowed.segment_databases import OneSegment, SegmentDatabases
+from streamproof.stores.windowed.segmented_reads import Timeline, default_segment_interval_ms
 from streamproof.stores.windowed.segments import SegmentedStore, SegmentedTransaction, ViewParts
 from streamproof.stores.windows import Window, Windowed
 
@@ -328,6 +330,28 @@ class newest_segment_offset(_Wrong):
 
     def __init__(self) -> None:
         super().__init__(rocksdb_windows.segments_store(segment_offset="newest"))
+
+
+class _DeletesInPlace(SegmentDatabases):
+    """Leaves a part of a database under the name of a whole one, if the process dies meanwhile."""
+
+    def _delete(self, store: OneSegment) -> None:
+        store.close()
+        with self._failing(store.path):
+            shutil.rmtree(store.path)
+
+
+class segments_deleted_in_place(_Wrong):
+    """Deletes an expired segment file by file under its own name."""
+
+    def __init__(self) -> None:
+        interval = default_segment_interval_ms(RETENTION_MS)
+        inner = _DeletesInPlace("store", segment_interval_ms=interval)
+        super().__init__(
+            RocksDBWindowStore(
+                "store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS, inner=inner
+            )
+        )
 
 
 class _WrongSession(_Wrong):

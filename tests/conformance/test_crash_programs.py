@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamproof.conformance.as_key_value import rows_of
+from streamproof.conformance.as_key_value import LATE, rows_of
 from streamproof.conformance.checks.overflow_checks import PARTS
 from streamproof.conformance.crash.kill_campaign import ends_of_operations
 from streamproof.conformance.crash.program import Operation, ProgramBuilder
@@ -58,6 +58,16 @@ def test_the_parts_of_a_store_are_windows_of_different_times() -> None:
     rows = rows_of(None, capabilities)
 
     assert len({rows.start_of(key) for key in PARTS}) == len(PARTS)
+
+
+@pytest.mark.parametrize("subject", ["in-memory-window", "in-memory-session"])
+def test_a_late_row_lets_all_others_expire(subject: str, tmp_path: Path) -> None:
+    """Otherwise no kill would come while a store deletes them."""
+    rows = Lab(subject, directory=tmp_path).rows()
+    for key in (*PARTS, LATE):
+        rows.put(key, b"1")
+
+    assert list(rows.all()) == [(LATE, b"1")]
 
 
 def test_a_small_budget_kills_after_flushes_too() -> None:
