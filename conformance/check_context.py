@@ -119,11 +119,11 @@ class CheckContext:
         finding = CheckFinding(
             requirement=violation.requirement,
             tried=violation.tried,
-            expected=self._without_paths(violation.expected),
-            found=self._without_paths(violation.found),
-            program=explained(self._without_paths(violation.program)),
+            expected=self.without_paths(violation.expected),
+            found=self.without_paths(violation.found),
+            program=explained(self.without_paths(violation.program)),
             shape=_shape_of(violation),
-            traceback=self._without_paths(violation.traceback),
+            traceback=self.without_paths(violation.traceback),
             choices=choices or SavedChoices(),
         )
         known = self.known(violation)
@@ -134,8 +134,11 @@ class CheckContext:
         """The finding so far that has the requirement and the shape of a violation."""
         return self.findings.get((violation.requirement, _shape_of(violation)))
 
-    def _without_paths(self, text: str) -> str:
-        """A text without the names of temporary directories, which would differ in every run."""
+    def without_paths(self, text: str) -> str:
+        """A text without the names of temporary directories, which would differ in every run.
+
+        Take them out before the text is cut: nobody recognizes half a name.
+        """
         return re.sub(rf"{re.escape(str(self.directory))}/t\d+/task", "<task directory>", text)
 
 

@@ -7,11 +7,12 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from streamproof.conformance.catalogue import Binds
+from streamproof.conformance.catalogue import Binds, Requirement, unmet_need
 from streamproof.conformance.check_registry import Check, registered
 from streamproof.conformance.subject import binds_of
+from streamproof.stores.capabilities import Capabilities
 
-__all__ = ["checks_for", "load_checks"]
+__all__ = ["checks_for", "checks_of", "load_checks"]
 
 
 @functools.cache
@@ -41,3 +42,9 @@ def _package(binds: Binds) -> ModuleType:
 def checks_for(subject: str) -> dict[str, Check]:
     """All checks for a subject of this name."""
     return load_checks(binds_of(subject))
+
+
+def checks_of(requirement: Requirement, subject: str, capabilities: Capabilities) -> list[str]:
+    """The names of the checks of a requirement that have something to try in a subject."""
+    checks = checks_for(subject)
+    return [name for name in requirement.checks if not unmet_need(capabilities, checks[name].needs)]

@@ -34,6 +34,9 @@ class Check:
         weight: the rough duration, with an example as 1; the heaviest checks start first.
         prepare: imports the modules that the function needs and most checks do without. It is
             called before the check is forked, so that the forks do not import them again.
+        needs: the capabilities that a subject needs for the check to have anything to try; in the
+            words of requirements. The check does not run on other subjects, and is no part of
+            their results.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Check:
     raw: bool
     weight: int
     prepare: Callable[[], None] = lambda: None
+    needs: tuple[str, ...] = ()
 
     @property
     def tried(self) -> str:
@@ -59,13 +63,14 @@ def check(
     raw: bool = False,
     weight: int = 1,
     prepare: Callable[[], None] = lambda: None,
+    needs: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a check of ``requirements``."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         module = function.__module__.rpartition(".")[2].removesuffix("_checks")
         name = f"{module}.{function.__name__}"
-        _checks[name] = Check(name, requirements, function, given, raw, weight, prepare)
+        _checks[name] = Check(name, requirements, function, given, raw, weight, prepare, needs)
         return function
 
     return register

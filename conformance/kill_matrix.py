@@ -22,7 +22,7 @@ from streamproof.conformance.catalogue import (
     requirements_that_bind,
 )
 from streamproof.conformance.check_engine import Engine
-from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_loader import checks_of, load_checks
 from streamproof.conformance.check_records import CheckOutcome, Effort
 from streamproof.conformance.kill_results import AreaRow, MutantOutcome, MutantRow
 from streamproof.conformance.mutants import MUTANTS, Mutant
@@ -177,10 +177,13 @@ class GroupRun:
         ]
         if self._everything:
             asked += [(mutant.subject, requirement) for requirement in self._applicable(mutant)]
-        return {(subject, check) for subject, each in asked for check in self._checks(each)}
+        return {
+            (subject, check) for subject, each in asked for check in self._checks(subject, each)
+        }
 
-    def _checks(self, requirement: Requirement) -> list[str]:
-        return [each for each in requirement.checks if not self._narrowed or each in self._narrowed]
+    def _checks(self, subject: str, requirement: Requirement) -> list[str]:
+        names = checks_of(requirement, subject, self.capabilities[subject])
+        return [each for each in names if not self._narrowed or each in self._narrowed]
 
     def _applicable(self, mutant: Mutant) -> list[Requirement]:
         return applicable(
@@ -210,7 +213,7 @@ class GroupRun:
         untested = self._untested(subject, requirement)
         if untested is not None:
             return untested, None
-        outcomes = [self.outcomes[subject, name] for name in self._checks(requirement)]
+        outcomes = [self.outcomes[subject, name] for name in self._checks(subject, requirement)]
         return (
             result_of(subject, requirement, outcomes),
             failure_of(subject, requirement, outcomes, "command"),

@@ -9,7 +9,7 @@ import pytest
 
 from streamproof.conformance.catalogue import Requirement
 from streamproof.conformance.check_engine import Engine, work_directory
-from streamproof.conformance.check_loader import checks_for
+from streamproof.conformance.check_loader import checks_for, checks_of
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.results import Failure, RequirementResult
 from streamproof.conformance.settings import Settings
@@ -55,7 +55,8 @@ class Verifier:
         )
         if untested is not None:
             return untested, None
-        outcomes = [self._outcome(engine, subject, settings, name) for name in requirement.checks]
+        names = checks_of(requirement, subject, capabilities)
+        outcomes = [self._outcome(engine, subject, settings, name) for name in names]
         command = verify_command([subject], settings, [requirement.id])
         return (
             result_of(subject, requirement, outcomes),

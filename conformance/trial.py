@@ -252,7 +252,7 @@ class Trial:
         shape: str,
         compared: tuple[Any, Any] = (NO_ANSWER, NO_ANSWER),
     ) -> Violation:
-        comment = short_comment(f"expected {expected}, found {found}")
+        comment = short_comment(self.run.without_paths(f"expected {expected}, found {found}"))
         program = self._program(shape, compared, comment)
         violation = violation_of(self.requirement, shape)(self.tried, expected, found, program)
         violation.weaker = self._program(shape, (NO_ANSWER, compared[1]), comment)

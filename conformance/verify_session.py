@@ -17,7 +17,7 @@ from streamproof.conformance.catalogue import (
     requirements_that_bind,
 )
 from streamproof.conformance.check_engine import CheckTask, Engine
-from streamproof.conformance.check_loader import checks_for
+from streamproof.conformance.check_loader import checks_for, checks_of
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.failure_groups import FailureGroup, group_failures
@@ -166,6 +166,7 @@ class Session:
             name: Capabilities(**info.capabilities)  # type: ignore[arg-type]  # It came from one.
             for name, info in infos.items()
         }
+        self._asked = {name: self._applicable(name, requirements) for name in infos}
         self._bank = {(each.subject, each.name): each for each in bank if self._can_repeat(each)}
         self._mended: set[tuple[str, str]] = set()
         self._searching = False
@@ -178,7 +179,7 @@ class Session:
         """The checks to run on each subject. Heavy checks start first, so that none ends late."""
         plan: list[tuple[str, Check]] = []
         for subject in self.results:
-            wanted = {name for each in self._applicable(subject) for name in each.checks}
+            wanted = {name for each in self._asked[subject] for name in each.checks}
             chosen = [check for name, check in checks_for(subject).items() if name in wanted]
             plan += [(subject, check) for check in sorted(chosen, key=lambda c: -c.weight)]
         return plan
@@ -283,16 +284,17 @@ class Session:
             return 0
         return sum(each.core for each in self._applicable(subject, whole))
 
-    def _applicable(
-        self, subject: str, requirements: Iterable[Requirement] | None = None
-    ) -> list[Requirement]:
-        """The requirements, by default those of this run, that a check tests on a subject."""
-        return applicable(
-            self.requirements if requirements is None else requirements,
-            self._capabilities[subject],
-            self.settings.guarantee,
-            self.settings.spec,
-        )
+    def _applicable(self, subject: str, requirements: Iterable[Requirement]) -> list[Requirement]:
+        """The requirements that a check tests on a subject.
+
+        Each has only the checks that have something to try in the subject.
+        """
+        capabilities = self._capabilities[subject]
+        guarantee, spec = self.settings.guarantee, self.settings.spec
+        return [
+            msgspec.structs.replace(each, checks=checks_of(each, subject, capabilities))
+            for each in applicable(requirements, capabilities, guarantee, spec)
+        ]
 
     # The bank.
 
@@ -306,7 +308,7 @@ class Session:
             and saved.subject in self.results
             and any(
                 each.id == saved.requirement and saved.check in each.checks
-                for each in self._applicable(saved.subject)
+                for each in self._asked[saved.subject]
             )
         )
 
@@ -342,7 +344,7 @@ class Session:
         """Keep an outcome, and finish the requirements that waited for it alone."""
         self._outcomes[subject].append(outcome)
         observer.record(_check_record(subject, outcome))
-        for requirement in self._applicable(subject):
+        for requirement in self._asked[subject]:
             if outcome.check not in requirement.checks or outcome.replayed:
                 continue
             if not self._searching:
@@ -355,7 +357,7 @@ class Session:
     def _finish_all(self, observer: Observer) -> None:
         """Make the results of all requirements whose checks have all ended."""
         for subject in self.results:
-            for requirement in self._applicable(subject):
+            for requirement in self._asked[subject]:
                 self._try_to_finish(subject, requirement, observer)
 
     def _try_to_finish(self, subject: str, requirement: Requirement, observer: Observer) -> None:

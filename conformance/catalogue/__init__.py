@@ -10,6 +10,7 @@ to the simulated runtime. In an area with both kinds, the numbers of the runtime
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Literal
 
@@ -19,7 +20,14 @@ from msgspec import Struct, field, structs
 from streamproof.conformance.results import Guarantee, Level, Spec
 from streamproof.stores.capabilities import LATE, Capabilities
 
-__all__ = ["AREAS", "Binds", "Requirement", "load_catalogue", "requirements_that_bind"]
+__all__ = [
+    "AREAS",
+    "Binds",
+    "Requirement",
+    "load_catalogue",
+    "requirements_that_bind",
+    "unmet_need",
+]
 
 Binds = Literal["store", "runtime", "application"]
 """The party that a requirement binds: a state store, the runtime whose tasks use the store, or an
@@ -129,15 +137,24 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ) -> str:
         """Why the requirement does not hold for this subject in this run; empty if it does."""
         area_needs = AREA_NEEDS.get(self.area, DEFAULT_NEEDS) if self.binds == "store" else ()
-        for need in (*area_needs, *self.needs):
-            wanted = not need.startswith("!")
-            if has_capability(capabilities, need.removeprefix("!")) != wanted:
-                return _why_not(capabilities, need)
+        if need := unmet_need(capabilities, (*area_needs, *self.needs)):
+            return _why_not(capabilities, need)
         if guarantee not in self.guarantees:
             return f"holds under {self.guarantees[0]} only"
         if spec not in self.specs:
             return f"not part of {spec}: holds for {', '.join(self.specs)}"
         return ""
+
+
+def unmet_need(capabilities: Capabilities, needs: Iterable[str]) -> str:
+    """The first of some needs that a subject does not meet; empty if the subject meets them all.
+
+    A need is the name of a capability, or ``!name``: the subject must lack the capability.
+    """
+    for need in needs:
+        if has_capability(capabilities, need.removeprefix("!")) == need.startswith("!"):
+            return need
+    return ""
 
 
 UNCLAIMED = "the subject does not claim "

@@ -1,21 +1,22 @@
-"""Crashes of stores that delete what has expired, such as the directory of an old segment."""
+"""Crashes and losses of power while a store deletes what has expired, such as an old segment."""
 
 from __future__ import annotations
 
 from streamproof.conformance.as_key_value import LATE
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.checks import power_checks
 from streamproof.conformance.checks.crash_checks import JUDGED, deep_campaign
 from streamproof.conformance.checks.overflow_checks import PARTS
 from streamproof.conformance.crash.program import Program, ProgramBuilder
-from streamproof.conformance.violations import Skipped
+
+EXPIRES = ("!key_value",)
+"""Nothing expires in a key-value store, so there is nothing to try in one."""
 
 
-@check(*JUDGED, raw=True, weight=80)
+@check(*JUDGED, raw=True, weight=80, needs=EXPIRES)
 def while_windows_expire(run: CheckRun) -> None:
     """Kill the process while windows or sessions in several segments expire."""
-    if run.subject.capabilities.kind == "key-value":
-        raise Skipped("nothing expires in a key-value store")
     crashes = deep_campaign(run)
     program = of_expiry()
     late = next(n for n, each in enumerate(program.operations) if LATE in each.arguments)
@@ -23,6 +24,12 @@ def while_windows_expire(run: CheckRun) -> None:
     crashes.lines(program, late, share=0.4)
     crashes.lines(program, late + 1, share=0.5)
     crashes.boundaries(program)
+
+
+@check(*power_checks.JUDGED, raw=True, weight=60, needs=EXPIRES)
+def power_while_windows_expire(run: CheckRun) -> None:
+    """Lose the power while windows or sessions in several segments expire."""
+    power_checks.campaign(run).lose(of_expiry())
 
 
 def of_expiry() -> Program:

@@ -133,7 +133,8 @@ class ProgramCampaign(CaseCampaign[Case]):
         lines.append(f"store = lab.{opener if whole else 'open_after_crash'}()")
         if ruling.after_replay:
             lines += self._replay_lines(crashed.of(ruling.store), ruling)
-        short = short_comment(f"expected {ruling.expected}, found {ruling.broken}")
+        wrong = f"expected {ruling.expected}, found {ruling.broken}"
+        short = short_comment(self._run.without_paths(wrong))
         if not ruling.read:
             return [*lines[:-1], f"{lines[-1]}  # {short}"]
         if ruling.beside is None:

@@ -15,9 +15,9 @@ from streamproof.conformance.catalogue import (
     load_catalogue,
     requirements_that_bind,
 )
-from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_loader import checks_of, load_checks
 from streamproof.conformance.check_registry import Check
-from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.capabilities import Capabilities, Kind
 
 CATALOGUE = load_catalogue()
 CHECKS = load_checks() | load_checks("runtime") | load_checks("application")
@@ -147,6 +147,23 @@ def test_a_requirement_is_tested_by_checks_of_its_kind() -> None:
     for binds in ("store", "runtime"):
         names = {name for each in requirements_that_bind(binds) for name in each.checks}
         assert names == load_checks(binds).keys()
+
+
+def test_a_requirement_that_applies_has_a_check_to_try() -> None:
+    """A check that is not for a store leaves the verdict on it to the other checks."""
+    for requirement in requirements_that_bind("store"):
+        others = [name for name in requirement.checks if not CHECKS[name].needs]
+        assert others or not requirement.checks, requirement.id
+
+
+@pytest.mark.parametrize(
+    ("kind", "tries"), [("key-value", False), ("window", True), ("session", True)]
+)
+def test_a_check_is_asked_of_the_stores_that_it_is_for(kind: Kind, tries: bool) -> None:
+    """Nothing expires in a key-value store; a skipped check would say that something is open."""
+    names = checks_of(CATALOGUE["CRASH-001"], "rocksdb", Capabilities(kind=kind))
+    assert ("expiry.while_windows_expire" in names) is tries
+    assert "crash.between_operations" in names
 
 
 def test_the_runtime_has_no_capabilities() -> None:

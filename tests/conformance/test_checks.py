@@ -21,7 +21,7 @@ from streamproof.conformance.subject import load_subject
 FORKING = {
     name
     for name in load_checks()
-    if name.startswith(("crash.", "disk_fault.", "overflow.", "power."))
+    if name.startswith(("crash.", "disk_fault.", "expiry.", "overflow.", "power."))
 } | {
     "error.second_process",
     "position.position_after_a_crash",

@@ -46,8 +46,21 @@ class Opens(RocksDBStore):
             refused("there are rows")
 
 
+class NamesFiles(RocksDBStore):
+    def init(self, context, root):
+        self.files = context.state_dir
+        super().init(context, root)
+
+    def commit(self, offsets=None):
+        refused(f"no commit, as anybody can see from the files of this store in {self.files}")
+
+
 def puts():
     return Puts("store")
+
+
+def names_files():
+    return NamesFiles("store")
 
 
 def commits():
@@ -110,6 +123,17 @@ OPEN = called(
 )
 
 
+def outcomes_of(name: str, checks: list[str]) -> list[CheckOutcome]:
+    """What checks find in a store, in the profile smoke."""
+    outcomes: list[CheckOutcome] = []
+    settings = Settings(profile="smoke", seed=1)
+    with work_directory() as directory, Engine(settings, directory, jobs=1) as engine:
+        engine.load([name])
+        plan = [(name, load_checks()[check]) for check in checks]
+        engine.run(plan, lambda _, each: outcomes.append(each))
+    return outcomes
+
+
 @pytest.mark.parametrize(
     ("store", "checks", "traceback"),
     [
@@ -126,16 +150,27 @@ def test_a_finding_has_the_traceback(
 ) -> None:
     """From a call, before a kill, before a loss of power, and from the opening after a kill."""
     monkeypatch.syspath_prepend(str(ledger))
-    name, outcomes = f"ledger.stores:{store}", list[CheckOutcome]()
-    settings = Settings(profile="smoke", seed=1)
-    with work_directory() as directory, Engine(settings, directory, jobs=1) as engine:
-        engine.load([name])
-        plan = [(name, load_checks()[check]) for check in checks]
-        engine.run(plan, lambda _, each: outcomes.append(each))
+    outcomes = outcomes_of(f"ledger.stores:{store}", checks)
     findings = [each for outcome in outcomes for each in outcome.findings]
 
     assert all(outcome.findings for outcome in outcomes)
     assert {re.sub(r"\d+ rows", "rows", each.traceback) for each in findings} == {traceback}
+
+
+@pytest.mark.parametrize(
+    "check", ["commit.commit_changes_no_content", "crash.between_operations", "power.offsets_alone"]
+)
+def test_a_program_names_no_temporary_directory(
+    check: str, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its comment is cut in the middle of such a name."""
+    monkeypatch.syspath_prepend(str(ledger))
+    (outcome,) = outcomes_of("ledger.stores:names_files", [check])
+    programs = [each.program for each in outcome.findings]
+    comments = [line for each in programs for line in each.splitlines() if "anybody" in line]
+
+    assert comments
+    assert all("of this store in <task" in each for each in comments)
 
 
 def test_every_report_has_the_traceback(ledger: Path) -> None:
