@@ -106,6 +106,8 @@ class CheckContext:
     def noticed(self, requirement: str) -> None:
         """Record the effort of finding a promise broken, the first time only."""
         self.look_for_room()
+        if not (self.status.noticed or self.no_room) and self.applies(requirement):
+            self.status.notice(requirement)
         if requirement not in self.first:
             self.first[requirement] = Effort(
                 seconds=time.monotonic() - self._begun,

@@ -112,6 +112,7 @@ class _Running:
     started: float = field(default_factory=time.monotonic)
     status: RunningCall | None = None
     given_up: str = ""
+    noticed: str = ""
 
 
 class _Nursery:
@@ -310,9 +311,12 @@ class Engine:
         self,
         plan: Iterable[CheckTask | tuple[str, Check]],
         on_outcome: Callable[[str, CheckOutcome], None],
-        on_start: Callable[[str, Check], None] = lambda *_: None,
+        on_noticed: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         """Run a plan, and pass on each outcome as soon as its check ends.
+
+        A check that sees a promise broken goes on until its program is small. ``on_noticed`` gets
+        the subject and the requirement before that.
 
         The engine takes a task from the plan only when a process is free, so the plan may depend on
         the outcomes so far.
@@ -325,12 +329,13 @@ class Engine:
                     selector.register(zygote.replies, selectors.EVENT_READ, zygote)
             while task or self._running:
                 while task and len(self._running) < self._jobs:
-                    self._start(task, next(self._numbers), on_outcome, on_start)
+                    self._start(task, next(self._numbers), on_outcome)
                     task = next(tasks, None)
                 for key, _ in selector.select(POLL_S):
                     alive = self._receive(key.data, on_outcome)
                     if not alive:
                         selector.unregister(key.fileobj)
+                self._pass_on_noticed(on_noticed)
                 self._end_hanging()
 
     def _start(
@@ -338,11 +343,9 @@ class Engine:
         task: CheckTask,
         number: int,
         on_outcome: Callable[[str, CheckOutcome], None],
-        on_start: Callable[[str, Check], None],
     ) -> None:
         zygote = self._zygotes[task.subject]
         running = _Running(zygote, task, number)
-        on_start(task.subject, task.check)
         if zygote.lost:
             on_outcome(task.subject, _no_answer(running, suite_error=zygote.lost))
             return
@@ -405,6 +408,14 @@ class Engine:
         text = "the check ended without an outcome" + _last_line(running.zygote.log)
         return _no_answer(running, suite_error=text)
 
+    def _pass_on_noticed(self, on_noticed: Callable[[str, str], None]) -> None:
+        """Tell of the promises that running checks have just seen broken, each check once."""
+        for running in self._running.values():
+            status = self._status(running)
+            if status and not running.noticed and (noticed := status.noticed):
+                running.noticed = noticed
+                on_noticed(running.task.subject, noticed)
+
     def _end_hanging(self) -> None:
         """End the checks in which a call on the subject takes too long."""
         for running in self._running.values():
@@ -420,11 +431,15 @@ class Engine:
                 _kill_group(running.pid)
 
     def _current_call(self, running: _Running) -> tuple[str, float] | None:
+        status = self._status(running)
+        return status.current() if status else None
+
+    def _status(self, running: _Running) -> RunningCall | None:
         if running.status is None:
             path = status_path(running.zygote.directory, running.job)
             with contextlib.suppress(FileNotFoundError, ValueError):
                 running.status = RunningCall(path)
-        return running.status.current() if running.status else None
+        return running.status
 
 
 def _lasting(directory: Path) -> Path:

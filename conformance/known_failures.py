@@ -84,6 +84,10 @@ class KnownFailures:
                     return f"{entry.reason} (until {entry.expires}{link})"
         return ""
 
+    def may_cover(self, subject: str, requirement: str) -> bool:
+        """Whether a failure of a requirement may be known."""
+        return any(each.covers(subject, requirement) for each in self._entries)
+
     def warnings(self, results: Iterable[RequirementResult]) -> list[str]:
         """Warnings about the entries, once all results are known."""
         asked = list(results)

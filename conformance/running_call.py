@@ -1,6 +1,8 @@
 """The call that a check is making right now, in memory that outlives the process.
 
-The supervisor reads it to tell which call on the subject hangs, or killed the process.
+The supervisor reads it to tell which call on the subject hangs, or killed the process. It also
+reads which promise the check has first seen broken, long before the check ends: a check makes the
+program of a failure as small as can be.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from pathlib import Path
 
 __all__ = ["RunningCall"]
 
-_SIZE = 512
+_CALL_BYTES = 512
 _HEADER = struct.Struct("dH")
+_NOTICED = struct.Struct("32s")
+"""The requirement, behind the call."""
 
 
 class RunningCall:
@@ -23,14 +27,14 @@ class RunningCall:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         if create:
-            path.write_bytes(bytes(_SIZE))
+            path.write_bytes(bytes(_CALL_BYTES + _NOTICED.size))
         with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), _SIZE)
+            self._memory = mmap.mmap(file.fileno(), _CALL_BYTES + _NOTICED.size)
 
     @contextlib.contextmanager
     def operation(self, call: str) -> Iterator[None]:
         """Report ``call`` as the running call while the block runs."""
-        text = call.encode("utf-8", "replace")[: _SIZE - _HEADER.size]
+        text = call.encode("utf-8", "replace")[: _CALL_BYTES - _HEADER.size]
         self._memory[_HEADER.size : _HEADER.size + len(text)] = text
         _HEADER.pack_into(self._memory, 0, time.monotonic(), len(text))
         try:
@@ -49,6 +53,16 @@ class RunningCall:
             return None
         text = bytes(self._memory[_HEADER.size : _HEADER.size + length])
         return text.decode("utf-8", "replace"), time.monotonic() - started
+
+    def notice(self, requirement: str) -> None:
+        """Report a requirement that the check sees broken; a check does so once."""
+        _NOTICED.pack_into(self._memory, _CALL_BYTES, requirement.encode())
+
+    @property
+    def noticed(self) -> str:
+        """The requirement that the check saw broken first; empty as long as none is."""
+        (requirement,) = _NOTICED.unpack_from(self._memory, _CALL_BYTES)
+        return requirement.rstrip(b"\0").decode()
 
     def close(self) -> None:
         """Unmap the file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -104,8 +104,8 @@ def verify_command(
 class Observer:
     """Receives the events of a session; each method does nothing unless it is overridden."""
 
-    def started(self, subject: str, check: Check) -> None:
-        """A check has started."""
+    def noticed(self, subject: str, requirement: str) -> None:
+        """A check seems to see a requirement broken, and goes on to find the smallest program."""
 
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         """A check has ended."""
@@ -232,13 +232,24 @@ class Session:
             self._repeat(engine, observer)
             canary = [canary_task()] if self._with_canary else []
             first = itertools.starmap(CheckTask, self.plan())
-            engine.run(itertools.chain(canary, first, rounds), on_outcome, observer.started)
+            engine.run(itertools.chain(canary, first, rounds), on_outcome, self._noticing(observer))
         finally:
             if search is not None:
                 self._finish_all(observer)
                 observer.record(Note(kind="search", text=search.summary()))
         self._finish_beside(observer)
         self._note_at_the_end(observer)
+
+    def _noticing(self, observer: Observer) -> Callable[[str, str], None]:
+        """What passes on a requirement that seems broken, if the run asks for it."""
+        asked = {each.id for each in self.requirements}
+
+        def on_noticed(subject: str, requirement: str) -> None:
+            is_asked = subject in self.results and requirement in asked
+            if is_asked and not self._known.may_cover(subject, requirement):
+                observer.noticed(subject, requirement)
+
+        return on_noticed
 
     def _note_at_the_end(self, observer: Observer) -> None:
         """Record what the results do not say by themselves."""

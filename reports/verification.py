@@ -23,7 +23,6 @@ from streamproof.conformance.canary import CANARY_SUBJECT
 from streamproof.conformance.catalogue import Binds, Requirement
 from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_records import CheckOutcome
-from streamproof.conformance.check_registry import Check
 from streamproof.conformance.known_failures import KnownFailures, read_known_failures
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
@@ -255,8 +254,8 @@ class _LogKeeper(Observer):
         self._log = log
         self._watcher = watcher
 
-    def started(self, subject: str, check: Check) -> None:
-        self._watcher.started(subject, check)
+    def noticed(self, subject: str, requirement: str) -> None:
+        self._watcher.noticed(subject, requirement)
 
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         self._watcher.ended(subject, outcome)

@@ -17,7 +17,6 @@ from rich.text import Text
 from streamproof.commands.failure_text import GroupsText, whole
 from streamproof.conformance.catalogue import AREAS
 from streamproof.conformance.check_records import CheckOutcome
-from streamproof.conformance.check_registry import Check
 from streamproof.conformance.results import (
     CheckRecord,
     Failure,
@@ -74,6 +73,7 @@ class ConsoleObserver(Observer):
         self._console = console
         self._session = session
         self._told: set[tuple[str, str, str]] = set()
+        self._suspected: set[str] = set()
         self._printed = 0
         self._left = Counter(subject for subject, _ in session.plan())
         self._crashes: Counter[str] = Counter()
@@ -111,8 +111,12 @@ class ConsoleObserver(Observer):
     ) -> None:
         self._progress.stop()
 
-    def started(self, subject: str, check: Check) -> None:
-        """A check has started: nothing to show."""
+    def noticed(self, subject: str, requirement: str) -> None:
+        """Show the first sign of a failure of a subject, long before its program is small."""
+        if subject not in self._suspected and not any(each == subject for each, *_ in self._told):
+            self._suspected.add(subject)
+            text = f"{subject} seems to break {requirement}; the smallest program is looked for"
+            self._line(f"? {text}", "yellow")
 
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         """Advance the bar of a subject."""

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import pytest
 from command_lines import REPORTS, CommandLine, processes_with, until
 from msgspec.structs import replace
 
+from streamproof.conformance.canary import CANARY_SUBJECT
 from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.failure_groups import group_failures
-from streamproof.conformance.results import SCHEMA_VERSION, Footer, Header
+from streamproof.conformance.known_failures import KnownFailure, KnownFailures
+from streamproof.conformance.results import SCHEMA_VERSION, Footer, Header, SubjectInfo
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verify_session import Observer, Session, select_requirements
 from streamproof.errors import UsageError
@@ -217,6 +220,51 @@ def test_an_engine_can_run_again_and_stops_twice(tmp_path: Path) -> None:
     assert all(each.evidence.exercised for each in found)
     engine.stop()
     engine.stop()
+
+
+def test_a_failure_is_noticed_before_its_program_is_small(tmp_path: Path) -> None:
+    """Nobody waits for the shrinking to learn of a failure, and no right store is suspected."""
+    told: list[tuple[str, str]] = []
+    check = load_checks()["crash.in_every_line_of_commit"]
+    with Engine(Settings(profile="smoke"), tmp_path, jobs=1) as engine:
+        engine.load([SIDE_FILE, "rocksdb"])
+        for subject in (SIDE_FILE, "rocksdb"):
+            engine.run(
+                [(subject, check)],
+                lambda subject, outcome: told.append((subject, f"{len(outcome.findings)} found")),
+                lambda *noticed: told.append(noticed),
+            )
+    (subject, requirement), (_, found), right = told
+    assert subject == SIDE_FILE
+    assert requirement in check.requirements
+    assert found != "0 found"
+    assert right == ("rocksdb", "0 found")
+
+
+def test_only_what_can_fail_the_run_is_suspected() -> None:
+    """Nothing is told of what nobody asks for, of known failures, and of the canary."""
+    told: list[tuple[str, str]] = []
+
+    class Noting(Observer):
+        """Keeps what is noticed."""
+
+        def noticed(self, subject: str, requirement: str) -> None:
+            told.append((subject, requirement))
+
+    known = KnownFailure(subject="mine", requirement="KV-002", reason="r", expires=date.max)
+    info = SubjectInfo(name="mine", version="1", capabilities={})
+    session = Session(
+        {"mine": info}, Settings(), select_requirements(["KV"]), known=KnownFailures([known])
+    )
+    notice = session._noticing(Noting())
+    for subject, requirement in [
+        ("mine", "CRASH-003"),
+        ("mine", "KV-002"),
+        (CANARY_SUBJECT, "KV-001"),
+        ("mine", "KV-001"),
+    ]:
+        notice(subject, requirement)
+    assert told == [("mine", "KV-001")]
 
 
 def test_no_job_of_an_engine_has_the_number_of_another(tmp_path: Path) -> None:
