@@ -385,13 +385,14 @@ def _defines(store: object, method: str) -> bool:
 
 def _distribution(package: str, module: ModuleType | None) -> tuple[str, str]:
     """The name and the version of the distribution that a subject comes from."""
-    if package == OURS:
-        return package, __version__
+    top_level = module.__name__.partition(".")[0] if module is not None else ""
+    if (package or top_level) == OURS:
+        return OURS, __version__
     # Every crash starts a new store host, and a host in Python starts faster without this import.
     from importlib import metadata
 
-    if not package and module is not None:
-        top_level = module.__name__.partition(".")[0]
+    if not package:
+        # This reads the files of all distributions.
         package = next(iter(metadata.packages_distributions().get(top_level, [])), "")
     try:
         return package, metadata.version(package) if package else ""
