@@ -6,15 +6,26 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hand_made_events import made
 
+from streamproof.conformance.application_checks import fault_checks
 from streamproof.conformance.application_checks.fault_plans import draw_faults, told
 from streamproof.conformance.application_checks.log_comparison import compared, differences
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
+from streamproof.conformance.check_loader import checks_for
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.check_runner import run_check
+from streamproof.conformance.running_call import RunningCall
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.subject import load_subject
 from streamproof.errors import UsageError
 from streamproof.reports.verification import guarantee_of
 from streamproof.scenarios.kafka.application import RealRecord
 from streamproof.scenarios.kafka.application_file import ApplicationFile, read_application
+from streamproof.scenarios.kafka.recording import Recorded
+from streamproof.scenarios.kafka.user_play import NotRunningError, Played
 from streamproof.scenarios.scenario import Crash, Occurrence
+from streamproof.sim.invariants.judging import EVERYTHING_SEEN
 
 TEXT = """
 [application]
@@ -34,6 +45,11 @@ OUTPUT
 [state]
 leave_out = ["clock"]
 """
+
+NOTHING_SEEN = Recorded(
+    [made(0, "mine", "application.started", exactly_once=True)], EVERYTHING_SEEN
+)
+"""A recording in which nothing happens after the start."""
 
 EXACTLY, AT_LEAST = "exactly-once", "at-least-once"
 
@@ -112,6 +128,42 @@ def test_a_store_that_is_left_out_is_not_compared(path: Path) -> None:
     before, after = (logs(each, topic="app-clock-changelog") for each in "12")
 
     assert differences(described(path, EXACTLY), before, after) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (NotRunningError("instance-0 ended"), ["APP-006"]),
+        (UsageError("the broker did not start"), []),
+    ],
+)
+def test_only_an_instance_that_does_not_run_is_a_failure_of_the_application(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: UsageError,
+    found: list[str],
+    of_the_suite: bool,
+) -> None:
+    """The run without faults was right; then the run with faults cannot be made."""
+    described(path, EXACTLY)
+    right = Played(NOTHING_SEEN, logs("1"), [], frozenset(), has_come_to_rest=True, behind="")
+    runs = iter([right, error])
+
+    def play(*_: object) -> Played:
+        played = next(runs)
+        if isinstance(played, UsageError):
+            raise played
+        return played
+
+    monkeypatch.setattr(fault_checks, "play_application", play)
+    status = RunningCall(path.with_name("status"), create=True)
+    check = checks_for(str(path))["fault.kills_and_restarts"]
+    settings = Settings(profile="smoke")
+    run = CheckRun(check, load_subject(str(path)), settings, path.parent, status)
+    outcome = run_check(run)
+
+    assert [each.requirement for each in outcome.findings] == found
+    assert bool(outcome.suite_error) == (not found)
 
 
 def test_what_a_run_has_nothing_of_is_not_tried(path: Path) -> None:
