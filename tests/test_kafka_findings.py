@@ -27,6 +27,10 @@ SHOWN = {
             "in-memory-session": "null, put returns",
         }.items()
     ],
+    "KilledWhileSegmentsExpire": [
+        "after the kill: ProcessorStateException, because a file is missing",
+        "at the next start: ProcessorStateException, because a file is missing",
+    ],
     "OffsetsBeforeTheFirstWindow": ["rocksdb, the offset after a commit of 7: null"],
     "PrefixScanHasNoEnd": [
         r"rocksdb, with the key b, scan of the prefix a\xFF: b",
