@@ -142,7 +142,6 @@ def test_only_an_instance_that_does_not_run_is_a_failure_of_the_application(
     monkeypatch: pytest.MonkeyPatch,
     error: UsageError,
     found: list[str],
-    of_the_suite: bool,
 ) -> None:
     """The run without faults was right; then the run with faults cannot be made."""
     described(path, EXACTLY)
