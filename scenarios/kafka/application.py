@@ -196,7 +196,9 @@ class Application(Clients):
         directory = self._processes.directory
         own = {
             "application.id": self._topology,
-            "bootstrap.servers": self._broker.address,
+            # The proxy knows by it who has sent a request.
+            "client.id": name,
+            "bootstrap.servers": self._broker.address_of_instances,
             "state.dir": str(directory / f"{name}-state"),
         }
         self._starts += 1

@@ -32,7 +32,15 @@ from streamproof.stores.jvm.java_tools import (
 )
 from streamproof.stores.jvm.kafka_jars import BROKER, class_path_of, require_release
 
-__all__ = ["WARNINGS_LOGGED", "Broker", "require_cluster", "start_broker"]
+__all__ = [
+    "WARNINGS_LOGGED",
+    "Broker",
+    "free_ports",
+    "is_ready",
+    "require_cluster",
+    "start_again",
+    "start_broker",
+]
 
 LOOPBACK = "127.0.0.1"
 
@@ -81,11 +89,15 @@ class Broker(NamedTuple):
         address: where clients reach it, as ``127.0.0.1:9092``.
         release: its release of Kafka.
         process: the JVM.
+        command: what has started it.
+        address_of_instances: where instances reach it, if that is not the same.
     """
 
     address: str
     release: str
     process: RealProcess
+    command: Sequence[str]
+    address_of_instances: str
 
 
 def start_broker(
@@ -96,6 +108,7 @@ def start_broker(
     settings: Mapping[str, str] | None = None,
     coming_up_s: float = COMING_UP_S,
     recording: Path | None = None,
+    proxied: Mapping[str, tuple[int, int]] | None = None,
 ) -> Broker:
     """Start a broker, and wait until it serves clients.
 
@@ -106,6 +119,8 @@ def start_broker(
         settings: settings of the broker besides ours, or instead of ours.
         coming_up_s: how long to wait for it, in seconds.
         recording: the directory where its logs are recorded; by default, they are not.
+        proxied: more listeners, ``INSTANCES`` for instances and ``BROKERS`` for the broker itself:
+            the port where it listens, and that of a proxy, which it names to its clients.
 
     Raises:
         UsageError: Java or Maven is missing, the port is in use, or the broker does not come up;
@@ -116,7 +131,9 @@ def start_broker(
     prepared = _prepared(release)
     options = [recorder_option(recording)] if recording else []
     command = _java(release, prepared, *shared_classes(prepared), *options)
-    broker = _started(processes, prepared, command, release=release, port=port, settings=settings)
+    broker = _started(
+        processes, prepared, command, release=release, port=port, settings=settings, proxied=proxied
+    )
     _await(broker, coming_up_s)
     return broker
 
@@ -129,15 +146,66 @@ def _started(
     release: str,
     port: int | None = None,
     settings: Mapping[str, str] | None = None,
+    proxied: Mapping[str, tuple[int, int]] | None = None,
 ) -> Broker:
     """A broker that is starting with a copy of the formatted directory."""
-    port, controller = _free_ports(port)
+    port, controller = free_ports(port)
     data, properties = processes.directory / "broker", processes.directory / "broker.properties"
     shutil.copytree(prepared / "data", data)
     _name_cluster(data)
-    _write(properties, data, port, controller, settings or {})
-    process = processes.start("broker-0", [*command, "kafka.Kafka", str(properties)])
-    return Broker(f"{LOOPBACK}:{port}", release, process)
+    _write(
+        properties,
+        data,
+        port,
+        controller,
+        {**_listeners(port, controller, proxied or {}), **(settings or {})},
+    )
+    words = [*command, "kafka.Kafka", str(properties)]
+    address = f"{LOOPBACK}:{port}"
+    instances = f"{LOOPBACK}:{proxied['INSTANCES'][1]}" if proxied else address
+    return Broker(address, release, processes.start("broker-0", words), words, instances)
+
+
+def start_again(processes: Processes, broker: Broker, number: int) -> Broker:
+    """Start a broker that has ended on its directory and port, without waiting for it.
+
+    Args:
+        processes: what it belongs to.
+        broker: the broker.
+        number: how often it starts with this time.
+    """
+    return broker._replace(process=processes.start(f"broker-0-start-{number}", broker.command))
+
+
+def is_ready(address: str) -> bool:
+    """Whether a broker serves clients at an address."""
+    try:
+        return _has_brokers(address)
+    except OSError:
+        # It does not listen yet.
+        return False
+
+
+def _listeners(
+    port: int, controller: int, proxied: Mapping[str, tuple[int, int]]
+) -> dict[str, str]:
+    """The settings for more listeners than one."""
+    if not proxied:
+        return {}
+    names = ["PLAINTEXT", "CONTROLLER", *proxied]
+    listened = {"PLAINTEXT": port, **{name: ports[0] for name, ports in proxied.items()}}
+    named = {"PLAINTEXT": port, **{name: ports[1] for name, ports in proxied.items()}}
+    return {
+        "listeners": _joined({**listened, "CONTROLLER": controller}),
+        "advertised.listeners": _joined(named),
+        "listener.security.protocol.map": ",".join(f"{each}:PLAINTEXT" for each in names),
+        # The coordinator of transactions writes its markers this way.
+        "inter.broker.listener.name": "BROKERS",
+    }
+
+
+def _joined(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
 
 
 def require_cluster(address: str) -> None:
@@ -202,11 +270,10 @@ def _archive_classes(release: str, building: Path) -> None:
 
 def _write(path: Path, data: Path, port: int, controller: int, settings: Mapping[str, str]) -> None:
     """Write the settings of a broker into a file."""
-    clients = f"PLAINTEXT://{LOOPBACK}:{port}"
     own = {
         "log.dirs": str(data),
-        "listeners": f"{clients},CONTROLLER://{LOOPBACK}:{controller}",
-        "advertised.listeners": clients,
+        "listeners": _joined({"PLAINTEXT": port, "CONTROLLER": controller}),
+        "advertised.listeners": _joined({"PLAINTEXT": port}),
         "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
     }
     lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **own, **settings}.items()]
@@ -225,7 +292,7 @@ def _name_cluster(data: Path) -> None:
     path.write_text(re.sub(r"(?m)^cluster\.id=.*", f"cluster.id={_cluster_id()}", text), "utf-8")
 
 
-def _free_ports(wanted: int | None) -> tuple[int, int]:
+def free_ports(wanted: int | None = None) -> tuple[int, int]:
     """Two ports of the loopback address that nobody listens on; the first may be given."""
     with closing(socket.socket()) as first, closing(socket.socket()) as second:
         # A port is free again at once after a broker that had clients.
@@ -245,12 +312,8 @@ def _await(broker: Broker, patience_s: float) -> None:
     """Wait until a broker serves clients; UsageError if it ends, or is not ready after so long."""
     deadline = time.monotonic() + patience_s
     while broker.process.is_running and time.monotonic() < deadline:
-        try:
-            if _has_brokers(broker.address):
-                return
-        except OSError:
-            # It does not listen yet.
-            pass
+        if is_ready(broker.address):
+            return
         time.sleep(POLL_S)
     how = f"is not ready after {patience_s:g} s" if broker.process.is_running else "ended"
     raise UsageError(

@@ -17,11 +17,14 @@ from pathlib import Path
 from streamproof.errors import UsageError
 from streamproof.scenarios.director import matches
 from streamproof.scenarios.kafka.application import RealRecord, line_of
+from streamproof.scenarios.kafka.cluster_faults import Brokers
 from streamproof.scenarios.kafka.followed_lines import Followed, Rest
 from streamproof.scenarios.kafka.nemesis import RealNemesis
 from streamproof.scenarios.scenario import (
     AnyAction,
     Crash,
+    Cut,
+    Fault,
     Flush,
     Hold,
     Occurrence,
@@ -87,6 +90,7 @@ class RealDirector:
             for never comes.
         rest_s: how many seconds the application may be silent before it comes to rest in the end.
         most_s: how many seconds it may take to come to rest in all.
+        brokers: makes faults between the instances and the brokers, if there are any.
 
     Attributes:
         undone: the numbers of the actions that have not happened.
@@ -106,6 +110,7 @@ class RealDirector:
         never_s: float = NEVER_S,
         rest_s: float = REST_S,
         most_s: float = REST_S,
+        brokers: Brokers | None = None,
     ) -> None:
         self._timeline = timeline
         self._nemesis = nemesis
@@ -115,6 +120,7 @@ class RealDirector:
         self._never_s = never_s
         self._rest_s = rest_s
         self._most_s = most_s
+        self._brokers = brokers
         # When an event was last seen.
         self._moved = time.monotonic()
         self._followed = Followed(recording)
@@ -133,6 +139,7 @@ class RealDirector:
         # The actions right after an event, and the files that let the processes there go on.
         self._immediate: list[Callable[[], None]] = []
         self._held: list[str] = []
+        self._cut: set[str] = set()
         self.has_come_to_rest = False
         self.undone = set(range(len(timeline)))
         self.wrong: list[str] = []
@@ -143,14 +150,22 @@ class RealDirector:
         Raises:
             UsageError: the instances do not start, or records cannot be sent.
         """
+        at_once = {
+            number
+            for number, each in enumerate(self._timeline)
+            if isinstance(each, Fault) and each.when is None and not each.at
+        }
+        for number in at_once:
+            self._action(number, self._timeline[number])()
+        self._until(lambda: not self._is_commanding)
         for name in self._nemesis.names:
             self._nemesis.start(name)
-        self._until(lambda: not self._nemesis.is_busy)
+        self._until(lambda: not self._is_busy)
         if set(self._nemesis.up) != set(self._nemesis.names):
             raise UsageError(" ".join(self.wrong) or "The instances do not start.")
         self._now_ms = 0.0
         for number, action in enumerate(self._timeline):
-            if action.when is None:
+            if action.when is None and number not in at_once:
                 self._plan(action.at or 0, self._action(number, action))
         self._until(self._is_done)
         self._release_all()
@@ -158,12 +173,29 @@ class RealDirector:
         self._moved = time.monotonic()
         self._until(lambda: self._has_rested(SETTLED_S) or self._is_silent(), self._most_s)
         self.has_come_to_rest = self._has_rested(SETTLED_S)
+        if self._brokers is not None:
+            for number, each in enumerate(self._timeline):
+                if isinstance(each, Fault) and not self._brokers.has_fired(number):
+                    self.undone.add(number)
+
+    @property
+    def _is_commanding(self) -> bool:
+        """Whether a process carries out a command."""
+        is_so = self._brokers is not None and self._brokers.is_commanding
+        return self._nemesis.is_commanding or is_so
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a process is starting or stopping, or carries out a command."""
+        brokers = self._brokers
+        is_so = brokers is not None and (brokers.is_down or brokers.is_commanding)
+        return self._nemesis.is_busy or is_so
 
     def _is_silent(self) -> bool:
         return time.monotonic() > self._moved + self._rest_s
 
     def _is_done(self) -> bool:
-        if self._due or self._sending or self._nemesis.is_busy:
+        if self._due or self._sending or self._is_busy:
             return False
         return not self._left or self._has_rested(self._never_s) or not self._nemesis.up
 
@@ -171,7 +203,9 @@ class RealDirector:
         for name in self._nemesis.names:
             self._nemesis.thaw(name)
             self._nemesis.start(name)
-        self._until(lambda: not self._nemesis.is_busy)
+            if name in self._cut:
+                self._heal_network(name)
+        self._until(lambda: not self._is_busy)
         self._nemesis.tell("world.healed", "nemesis")
 
     def _until(self, is_over: Callable[[], bool], patience_s: float = float("inf")) -> None:
@@ -184,7 +218,7 @@ class RealDirector:
     def _turn(self) -> None:
         """Take in what happened since the last turn, and do what is due."""
         now = time.monotonic()
-        if not self._nemesis.is_busy:
+        if not self._is_busy:
             self._now_ms += 1000 * (now - self._looked)
         self._looked = now
         for each in self._followed.new():
@@ -193,22 +227,28 @@ class RealDirector:
             self._see(each.event)
             if each.go:
                 self._held.append(each.go)
-        self.wrong += self._nemesis.look()
-        while self._immediate and not self._nemesis.is_commanding:
+        self._look()
+        while self._immediate and not self._is_commanding:
             self._immediate.pop(0)()
-        if not self._nemesis.is_commanding:
+        if not self._is_commanding:
             # What an action at this moment asks of a process is done by now.
             for go in self._held:
                 (self._recording / go).touch()
             self._held.clear()
-        while self._due and self._due[0][0] <= self._now_ms and not self._nemesis.is_busy:
+        while self._due and self._due[0][0] <= self._now_ms and not self._is_busy:
             heapq.heappop(self._due)[2]()
-        for number, deadline in list(self._sending.items()):
-            self._take_answer(number, deadline)
         if self._rest.is_reached(self._nemesis.up):
             self._rested = self._rested or now
         else:
             self._rested = None
+
+    def _look(self) -> None:
+        """Take in what has become of the processes and of what is sent."""
+        self.wrong += self._nemesis.look()
+        if self._brokers is not None:
+            self._brokers.look()
+        for number, deadline in list(self._sending.items()):
+            self._take_answer(number, deadline)
 
     def _has_rested(self, duration_s: float) -> bool:
         return self._rested is not None and time.monotonic() > self._rested + duration_s
@@ -250,6 +290,8 @@ class RealDirector:
                 self._send(action)
             elif isinstance(action, OnInstance):
                 self._act(action)
+            elif isinstance(action, Fault) and self._brokers is not None:
+                self._brokers.arm(number, action)
 
         return carry_out
 
@@ -267,11 +309,20 @@ class RealDirector:
             case Pause():
                 nemesis.freeze(name)
                 self._later(action.lasts_ms, nemesis.thaw, name)
+            case Cut() if self._brokers is not None:
+                self._brokers.cut(name)
+                self._cut.add(name)
+                self._later(action.lasts_ms, self._heal_network, name)
             case Hold():
                 nemesis.command(name, "pause")
                 self._later(action.lasts_ms, self._resume, name)
             case Flush():
                 nemesis.command(name, f"flush {action.task}")
+
+    def _heal_network(self, name: str) -> None:
+        if self._brokers is not None and name in self._cut:
+            self._cut.remove(name)
+            self._brokers.heal(name)
 
     def _resume(self, name: str) -> None:
         self._nemesis.command(name, "resume")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import Application
-from streamproof.scenarios.kafka.cluster import start_broker
+from streamproof.scenarios.kafka.cluster import free_ports, start_broker
+from streamproof.scenarios.kafka.cluster_faults import Brokers, start_proxy
 from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
-from streamproof.scenarios.kafka.real_settings import settings_of, topics_of, why_not
+from streamproof.scenarios.kafka.real_settings import needs_proxy, settings_of, topics_of, why_not
 from streamproof.scenarios.kafka.recording import Recorded, read_recording
 from streamproof.scenarios.play import Judged, never_done, unexpected
 from streamproof.scenarios.recorded_run import RecordedRun
@@ -72,16 +74,27 @@ def _recorded(scenario: Scenario, setup: Setup, release: str) -> tuple[Recorded,
         recording = processes.directory / "recording"
         recording.mkdir()
         write_holds(timeline, recording)
-        broker = start_broker(processes, release, recording=recording)
+        proxied = _proxied(processes, recording) if needs_proxy(timeline) else None
+        broker = start_broker(processes, release, recording=recording, proxied=proxied)
         application = Application(processes, broker, plan.topology, recording)
         sender = application.serve_senders(topics_of(plan))
         names = [f"instance-{number}" for number in range(plan.instances)]
         instances = ConfiguredInstances(application, settings_of(plan))
         nemesis = RealNemesis(instances, recording, names)
         rest = Rest({name: task.inputs for name, task in topology.tasks.items()})
-        director = RealDirector(timeline, nemesis, recording, sender, topology.topics, rest=rest)
+        brokers = Brokers(processes, broker, recording, nemesis.tell) if proxied else None
+        director = RealDirector(
+            timeline, nemesis, recording, sender, topology.topics, rest=rest, brokers=brokers
+        )
         director.run()
         return read_recording(recording), director
+
+
+def _proxied(processes: Processes, recording: Path) -> dict[str, tuple[int, int]]:
+    """The listeners of a broker behind a proxy, as ``start_broker`` takes them."""
+    listened = free_ports()
+    named = start_proxy(processes, recording, list(listened))
+    return dict(zip(("INSTANCES", "BROKERS"), zip(listened, named, strict=True), strict=True))
 
 
 def judgement_of(recorded: Recorded) -> Judgement:

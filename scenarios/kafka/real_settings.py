@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from streamproof.scenarios.kafka.cluster_faults import SITES
 from streamproof.scenarios.kafka.observable import UNOBSERVED
 from streamproof.scenarios.scenario import (
+    AnyAction,
     Crash,
+    Cut,
+    Fault,
     Flush,
     Hold,
     Pause,
@@ -21,7 +25,7 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.world_plan import Plan
 
-__all__ = ["TOPOLOGIES_IN_JAVA", "settings_of", "topics_of", "why_not"]
+__all__ = ["TOPOLOGIES_IN_JAVA", "needs_proxy", "settings_of", "topics_of", "why_not"]
 
 TOPOLOGIES_IN_JAVA = frozenset(
     {
@@ -38,7 +42,7 @@ TOPOLOGIES_IN_JAVA = frozenset(
 )
 """The topologies of the simulator that are there in Java, too."""
 
-ACTIONS = (Crash, Stop, Start, Pause, Hold, Flush, Send)
+ACTIONS = (Crash, Cut, Fault, Stop, Start, Pause, Hold, Flush, Send)
 """What the nemesis and the clients of real processes can do."""
 
 LEAST_PROBING_MS = 60_000
@@ -101,6 +105,11 @@ def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
         yield "its choices are those of a simulated world"
 
 
+def needs_proxy(timeline: Iterable[AnyAction]) -> bool:
+    """Whether something happens between the instances and the brokers."""
+    return any(isinstance(each, Cut | Fault) for each in timeline)
+
+
 def _is_mistake_of(variant: Variant, release: str) -> bool:
     """Whether a release of Kafka makes the mistake of a variant itself."""
     return any(f"{release}.".startswith(f"{each}.") for each in variant.releases)
@@ -111,6 +120,8 @@ def _obstacles_of_the_timeline(scenario: Scenario) -> Iterator[str]:
         if not isinstance(action, ACTIONS):
             name = type(action).__name__.lower()
             yield f"no real process can be made to do this at a given moment: {name}"
+        elif isinstance(action, Fault) and action.site not in SITES:
+            yield f"no real process can be made to do this at a given moment: {action.site}"
         when = action.when
         if when is not None and when.kind in UNOBSERVED:
             reason = UNOBSERVED[when.kind]

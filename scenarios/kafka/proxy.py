@@ -1,0 +1,328 @@
+"""A proxy between instances and a broker, which loses and holds up single requests.
+
+It is a process of its own: ``python -m streamproof.scenarios.kafka.proxy RECORDING TARGET...``
+listens once for each target, a port of the loopback address, and writes its own ports into the file
+``proxy`` of the recording. Who has sent a request follows from the client id, which begins with the
+name of the instance.
+
+A connection carries its answers in the order of the requests. So after a request that is lost, no
+later one of the same connection is answered either: the client waits until its time is up, and
+connects again, as after a loss in a real network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streamproof.scenarios.kafka.recording import SUFFIX
+from streamproof.scenarios.kafka.wire import (
+    WRITE_MARKERS,
+    Request,
+    markers_in,
+    refusal_in,
+    request_of,
+)
+
+__all__ = ["ADDRESS", "NETWORK", "ArmedFault"]
+
+NETWORK = "network"
+"""The name by which the proxy takes commands, and that of its recording."""
+
+ADDRESS = "127.0.0.1"
+
+POLL_S = 0.002
+"""The time between two looks for commands, in seconds."""
+
+SIZE = 4
+"""The bytes of the size of a message."""
+
+BROKERS = "brokers"
+"""Who sends requests that no instance sends."""
+
+
+class ArmedFault(msgspec.Struct):
+    """A fault that waits for its requests.
+
+    Attributes:
+        number: the number of the action; the file ``fired-N`` tells that it has happened.
+        site: ``network.request_lost``, ``network.reply_lost``, ``network.late``, ``network.slow``
+            or ``broker.marker_delayed``.
+        whom: the instance; empty for any.
+        what: the request; empty for any.
+        skip: how many passes go by before that.
+        left: how many passes in a row fail.
+        ms: how long a request is held up, in milliseconds.
+    """
+
+    number: int
+    site: str
+    whom: str = ""
+    what: str = ""
+    skip: int = 0
+    left: int = 1
+    ms: int = 0
+
+
+@dataclass
+class Sent:
+    """A request that was read.
+
+    Attributes:
+        request: what it is.
+        frame: its bytes.
+        host: who has sent it.
+        fault: what becomes of it.
+        is_late: whether it was held up for longer than its sender waited.
+    """
+
+    request: Request
+    frame: bytes
+    host: str
+    fault: ArmedFault | None = None
+    is_late: bool = False
+
+
+@dataclass
+class Proxy:
+    """What all connections share.
+
+    Attributes:
+        recording: where it records what happens, and takes commands.
+    """
+
+    recording: Path
+    _faults: list[ArmedFault] = field(default_factory=list)
+    _cut: set[str] = field(default_factory=set)
+    _connections: set[Connection] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._file = self.recording / f"{NETWORK}{SUFFIX}"
+        self._write({"about": "driver"})
+
+    async def serve(self, targets: list[int]) -> None:
+        """Listen once for each target, and carry out commands, for ever."""
+        ports = []
+        for target in targets:
+            server = await asyncio.start_server(self._acceptor(target), ADDRESS, 0)
+            ports.append(server.sockets[0].getsockname()[1])
+        _publish(self.recording / "proxy", " ".join(map(str, ports)))
+        wanted = self.recording / f"tell-{NETWORK}"
+        while True:
+            if wanted.exists():
+                words = wanted.read_text("utf-8")
+                wanted.unlink()
+                self._carry_out(*words.split(" ", 1))
+                _publish(self.recording / f"told-{NETWORK}", "")
+            await asyncio.sleep(POLL_S)
+
+    def _acceptor(self, target: int) -> Callable[..., Awaitable[None]]:
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                upstream = await asyncio.open_connection(ADDRESS, target)
+            except OSError:
+                # The broker is down. The client tries again.
+                writer.close()
+                return
+            connection = Connection(self, (reader, writer), upstream)
+            self._connections.add(connection)
+            try:
+                await connection.run()
+            finally:
+                self._connections.discard(connection)
+
+        return accept
+
+    def _carry_out(self, command: str, argument: str) -> None:
+        match command:
+            case "cut":
+                self._cut.add(argument)
+                self.tell("network.cut", argument)
+            case "heal":
+                self._cut.discard(argument)
+                self.tell("network.connected", argument)
+                for each in [each for each in self._connections if each.host == argument]:
+                    each.end_if_silent()
+            case "fault":
+                self._faults.append(msgspec.json.decode(argument, type=ArmedFault))
+
+    def is_cut(self, host: str) -> bool:
+        """Whether an instance is cut off from the brokers."""
+        return host in self._cut
+
+    def fault_of(self, sent: Sent) -> ArmedFault | None:
+        """The fault that a request meets."""
+        passes = 1
+        if sent.request.key == WRITE_MARKERS:
+            passes = markers_in(sent.request, sent.frame)
+        for each in self._faults:
+            is_of_markers = each.site == "broker.marker_delayed"
+            if each.left <= 0 or is_of_markers != (sent.request.key == WRITE_MARKERS):
+                continue
+            is_meant = is_of_markers or (each.what or sent.request.what) == sent.request.what != ""
+            if not is_meant or each.whom not in ("", sent.host):
+                continue
+            if each.skip >= passes:
+                each.skip -= passes
+                continue
+            each.skip = 0
+            each.left -= 1
+            (self.recording / f"fired-{each.number}").touch()
+            return each
+        return None
+
+    def tell(self, kind: str, actor: str, **attributes: Any) -> None:
+        """Record an event."""
+        self._write({"actor": actor, "kind": kind, "attributes": attributes})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps({'at': time.monotonic_ns(), **line})}\n")
+
+
+class Connection:
+    """One connection of a client, and the one to the broker that belongs to it.
+
+    Args:
+        proxy: the proxy.
+        client: reads from the client and writes to it.
+        broker: reads from the broker and writes to it.
+
+    Attributes:
+        host: who has made it; empty before its first request.
+    """
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        broker: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self.host = ""
+        self._proxy = proxy
+        self._from_client, self._to_client = client
+        self._from_broker, self._to_broker = broker
+        self._requests: asyncio.Queue[Sent | None] = asyncio.Queue()
+        self._waiting: deque[Sent] = deque()
+        self._nobody_waits = asyncio.Event()
+        self._nobody_waits.set()
+        # Whether the client has closed it, and whether nothing passes any more.
+        self._is_given_up = False
+        self._is_silent = False
+
+    async def run(self) -> None:
+        """Carry requests and answers until both sides have closed."""
+        reading = asyncio.create_task(self._read())
+        answering = asyncio.create_task(self._answer())
+        try:
+            await self._ask()
+            # The broker still answers what has come late.
+            await self._nobody_waits.wait()
+        except (OSError, ValueError):
+            # The broker is gone, or this is not Kafka's protocol.
+            pass
+        finally:
+            for each in (reading, answering):
+                each.cancel()
+            self._to_broker.close()
+            self._to_client.close()
+
+    def end_if_silent(self) -> None:
+        """Close a connection on which nothing passes, so that its client makes another one."""
+        if self._is_silent:
+            self._to_client.close()
+            self._to_broker.close()
+
+    async def _read(self) -> None:
+        async for frame in _frames(self._from_client):
+            request = request_of(frame)
+            self.host = _host_of(request)
+            await self._requests.put(Sent(request, frame, self.host))
+        self._is_given_up = True
+        await self._requests.put(None)
+
+    async def _ask(self) -> None:
+        while (sent := await self._requests.get()) is not None:
+            self._is_silent |= self._proxy.is_cut(sent.host)
+            if self._is_silent:
+                continue
+            sent.fault = self._proxy.fault_of(sent)
+            await self._meet(sent, sent.fault)
+            if not self._is_silent:
+                self._waiting.append(sent)
+                self._nobody_waits.clear()
+                self._to_broker.write(_framed(sent.frame))
+                await self._to_broker.drain()
+
+    async def _meet(self, sent: Sent, fault: ArmedFault | None) -> None:
+        """Let a request meet its fault before it is carried out."""
+        what = sent.request.what
+        if fault is None:
+            return
+        if fault.site == "network.request_lost":
+            self._proxy.tell(fault.site, sent.host, what=what)
+            self._is_silent = True
+        elif fault.ms:
+            if fault.site == "network.late":
+                self._proxy.tell("network.request_held", sent.host, what=what, held_ms=fault.ms)
+            await asyncio.sleep(fault.ms / 1000)
+            sent.is_late = fault.site == "network.late" and self._is_given_up
+
+    async def _answer(self) -> None:
+        async for frame in _frames(self._from_broker):
+            sent = self._waiting[0]
+            if sent.is_late:
+                refusal = refusal_in(sent.request, frame)
+                attributes = {"sender": sent.host, "what": sent.request.what, "refusal": refusal}
+                self._proxy.tell("network.request_late", BROKERS, **attributes)
+            if sent.fault is not None and sent.fault.site == "network.reply_lost":
+                self._proxy.tell(sent.fault.site, sent.host, what=sent.request.what)
+                self._is_silent = True
+            self._waiting.popleft()
+            if not self._waiting:
+                self._nobody_waits.set()
+            if not (self._is_silent or self._proxy.is_cut(sent.host) or self._is_given_up):
+                self._to_client.write(_framed(frame))
+                await self._to_client.drain()
+        # The broker has closed the connection.
+        self._to_client.close()
+        self._nobody_waits.set()
+
+
+def _host_of(request: Request) -> str:
+    """The instance that has sent a request: clients of Kafka Streams add words to its name."""
+    words = request.client.split("-")
+    return "-".join(words[:2]) if words[0] == "instance" else BROKERS
+
+
+async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The messages that come, without their sizes, until the connection is closed."""
+    with suppress(asyncio.IncompleteReadError, OSError):
+        while True:
+            size = int.from_bytes(await reader.readexactly(SIZE), "big")
+            yield await reader.readexactly(size)
+
+
+def _framed(message: bytes) -> bytes:
+    return len(message).to_bytes(SIZE, "big") + message
+
+
+def _publish(path: Path, text: str) -> None:
+    """Write a file that nobody sees half."""
+    unfinished = path.with_name(f"new-{path.name}")
+    unfinished.write_text(text, "utf-8")
+    unfinished.rename(path)
+
+
+if __name__ == "__main__":
+    asyncio.run(Proxy(Path(sys.argv[1])).serve([int(each) for each in sys.argv[2:]]))
