@@ -23,7 +23,8 @@ final class CountTopology {
         .addSource("source", new ByteArrayDeserializer(), new ValueReader(), "in")
         .addProcessor("count", Counter::new, "source")
         .addStateStore(store(STORE), "count")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(), "count");
+        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+          new KeyPartitioner(), "count");
   }
 
   /** A store on RocksDB with a changelog. */

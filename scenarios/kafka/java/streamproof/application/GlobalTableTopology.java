@@ -23,7 +23,8 @@ final class GlobalTableTopology {
           Fill::new)
         .addSource("source", bytes, bytes, "in")
         .addProcessor("join", () -> new StreamTableTopology.Join(STORE), "source")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(), "join");
+        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+          new KeyPartitioner(), "join");
   }
 
   private static final class Fill implements Processor<byte[], byte[], Void, Void> {

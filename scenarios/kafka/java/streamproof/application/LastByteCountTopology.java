@@ -27,9 +27,10 @@ final class LastByteCountTopology {
         .filter((key, value) -> value != null)
         .map((key, value) -> KeyValue.pair(new byte[] {value[value.length - 1]}, key))
         .repartition(Repartitioned.with(bytes, bytes).withName("keys")
-            .withNumberOfPartitions(partitions + 1))
+            .withNumberOfPartitions(partitions + 1)
+            .withStreamPartitioner(new KeyPartitioner()))
         .process(CountTopology.Counter::new, CountTopology.STORE)
-        .to("out", Produced.with(bytes, bytes));
+        .to("out", Produced.with(bytes, bytes, new KeyPartitioner()));
     return builder.build(properties);
   }
 }

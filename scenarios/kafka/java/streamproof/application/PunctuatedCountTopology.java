@@ -29,7 +29,8 @@ final class PunctuatedCountTopology {
         .addProcessor("count", Counter::new, "source")
         .addStateStore(CountTopology.store(COUNTS), "count")
         .addStateStore(CountTopology.store(PENDING), "count")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(), "count");
+        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+          new KeyPartitioner(), "count");
   }
 
   private static final class Counter extends ContextualProcessor<byte[], byte[], byte[], byte[]> {

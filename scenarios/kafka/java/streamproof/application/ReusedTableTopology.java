@@ -29,7 +29,7 @@ final class ReusedTableTopology {
     builder.stream("stream", Consumed.with(bytes, bytes))
         .filter((key, value) -> value != null)
         .leftJoin(table, Texts::joined, Joined.with(bytes, bytes, bytes))
-        .to("out", Produced.with(bytes, bytes));
+        .to("out", Produced.with(bytes, bytes, new KeyPartitioner()));
     return builder.build(properties);
   }
 }

@@ -15,7 +15,8 @@ final class StatelessTopology {
     return new Topology()
         .addSource("source", new ByteArrayDeserializer(), new ValueReader(), "in")
         .addProcessor("reverse", Reverse::new, "source")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(), "reverse");
+        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+          new KeyPartitioner(), "reverse");
   }
 
   private static final class Reverse extends ContextualProcessor<byte[], byte[], byte[], byte[]> {

@@ -24,7 +24,8 @@ final class StreamTableTopology {
         .addProcessor("fill", Fill::new, "table")
         .addProcessor("join", () -> new Join(STORE), "stream")
         .addStateStore(CountTopology.store(STORE), "fill", "join")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(), "join");
+        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+          new KeyPartitioner(), "join");
   }
 
   private static final class Fill implements Processor<byte[], byte[], byte[], byte[]> {

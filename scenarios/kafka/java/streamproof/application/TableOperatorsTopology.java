@@ -37,10 +37,14 @@ final class TableOperatorsTopology {
         .addStateStore(store(LATEST), "aggregate", "fill-left");
     ByteArraySerializer written = new ByteArraySerializer();
     return topology
-        .addSink("to-filtered", "filtered", written, written, "fill-left")
-        .addSink("to-mapped", "mapped", written, written, "fill-left")
-        .addSink("to-joined", "joined", written, written, "fill-left", "fill-right")
-        .addSink("to-out", "out", written, written, "aggregate");
+        .addSink("to-filtered", "filtered", written, written, new KeyPartitioner(),
+          "fill-left")
+        .addSink("to-mapped", "mapped", written, written, new KeyPartitioner(),
+          "fill-left")
+        .addSink("to-joined", "joined", written, written, new KeyPartitioner(),
+          "fill-left", "fill-right")
+        .addSink("to-out", "out", written, written, new KeyPartitioner(),
+          "aggregate");
   }
 
   private static StoreBuilder<TimestampedKeyValueStore<byte[], byte[]>> store(String name) {

@@ -42,7 +42,8 @@ final class WindowedCountTopology {
             Stores.persistentWindowStore(STORE, RETENTION, Duration.ofMillis(SIZE_MS), false),
             Serdes.ByteArray(), Serdes.ByteArray()),
           "count")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(), "count");
+        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+          new KeyPartitioner(), "count");
   }
 
   private static final class Counter extends ContextualProcessor<byte[], byte[], byte[], byte[]> {
