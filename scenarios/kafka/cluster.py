@@ -47,7 +47,7 @@ LOOPBACK = "127.0.0.1"
 WARNINGS_LOGGED = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 """The option for a log that tells what went wrong, and nothing else."""
 
-COMING_UP_S = 60.0
+COMING_UP_S = 120.0
 """A broker takes 2 s to come up, and much longer on a busy machine."""
 
 ANSWER_S = 5.0

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from streamproof.errors import UsageError
+from streamproof.scenarios.kafka import proxy
 from streamproof.scenarios.kafka.cluster import COMING_UP_S, Broker, is_ready, start_again
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.proxy import NETWORK, ArmedFault
@@ -55,7 +56,7 @@ def start_proxy(processes: Processes, recording: Path, targets: list[int]) -> li
     Raises:
         UsageError: it does not come up.
     """
-    words = [sys.executable, "-m", "streamproof.scenarios.kafka.proxy", str(recording)]
+    words = [sys.executable, "-P", "-m", proxy.__name__, str(recording)]
     process = processes.start(NETWORK, [*words, *map(str, targets)])
     deadline = time.monotonic() + PROXY_S
     ports = recording / "proxy"

@@ -85,9 +85,20 @@ final class Commands {
       Object store = Contents.innermost(Reflect.field(metadata, "stateStore"));
       if (store.getClass().getSimpleName().startsWith("RocksDB")
           && (Boolean) Reflect.call(store, "isOpen")) {
-        Object families = Reflect.fields(Reflect.field(store, "cfAccessor"), "ColumnFamilyHandle");
-        Reflect.call(Reflect.field(store, "dbAccessor"), "flush", families);
+        databases(store).forEach(Commands::flushDatabase);
       }
     }
+  }
+
+  /** A window or session store has a database for each of its segments. */
+  private static List<?> databases(Object store) {
+    return store.getClass().getSimpleName().contains("Segmented")
+        ? (List<?>) Reflect.call(Reflect.field(store, "segments"), "allSegments", true)
+        : List.of(store);
+  }
+
+  private static void flushDatabase(Object store) {
+    Object families = Reflect.fields(Reflect.field(store, "cfAccessor"), "ColumnFamilyHandle");
+    Reflect.call(Reflect.field(store, "dbAccessor"), "flush", families);
   }
 }

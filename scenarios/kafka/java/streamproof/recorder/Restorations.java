@@ -20,6 +20,9 @@ final class Restorations {
   }
 
   static void start(Seen call) {
+    if (isGlobal()) {
+      return;
+    }
     long start = (Long) call.argument(2);
     long end = (Long) call.argument(3);
     ENDS.put(Events.here() + " " + call.argument(0), end);
@@ -28,6 +31,9 @@ final class Restorations {
   }
 
   static void batch(Seen call) {
+    if (isGlobal()) {
+      return;
+    }
     long offset = (Long) call.argument(2);
     long end = ENDS.getOrDefault(Events.here() + " " + call.argument(0), offset + 1);
     Events.emit(line("restore.batch", call).offset(offset).with("records", call.argument(3))
@@ -35,7 +41,9 @@ final class Restorations {
   }
 
   static void end(Seen call) {
-    Events.emit(line("restore.end", call).with("records", 0).with("total", call.argument(2)));
+    if (!isGlobal()) {
+      Events.emit(line("restore.end", call).with("records", 0).with("total", call.argument(2)));
+    }
   }
 
   static void suspended(Seen call) {
@@ -62,6 +70,11 @@ final class Restorations {
 
   static void updaterStarted(Seen call) {
     Events.emit(Line.of(Events.updater(), "updater.started").with("mode", "kafka"));
+  }
+
+  /** Global stores have kinds of events of their own, which are not recorded. */
+  private static boolean isGlobal() {
+    return Events.updater().endsWith("/global");
   }
 
   private static Line line(String kind, Seen call) {
