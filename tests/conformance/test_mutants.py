@@ -48,6 +48,7 @@ LONG = {
 CAUGHT_BY = {
     "journal_is_not_repeated": "crash.while_buffers_overflow",
     "offsets_in_a_write_before_rows": "crash.while_buffers_overflow",
+    "segments_deleted_in_place": "expiry.while_windows_expire",
     "torn_frame_accepted": "power.after_commits",
 }
 """The check that is tried first on a mutant that smoke misses, where its requirement has many."""
