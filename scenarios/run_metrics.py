@@ -44,7 +44,10 @@ def _sum_of(attribute: str, *kinds: str) -> Callable[[Sequence[Event]], int]:
 
 
 def _rebalances(events: Sequence[Event]) -> int:
-    return len({each.attributes["generation"] for each in events if each.kind == "group.assigned"})
+    generations = {
+        each.attributes["generation"] for each in events if each.kind == "group.assigned"
+    }
+    return len(generations) + sum(each.kind == "group.targeted" for each in events)
 
 
 def _aborted(events: Sequence[Event]) -> int:

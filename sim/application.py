@@ -21,6 +21,7 @@ from streamproof.sim.decisions.refusals import MAX_MESSAGE_BYTES, Handler, Produ
 from streamproof.sim.network import REQUEST_TIMEOUT_MS, Network
 from streamproof.sim.releases import LiveFormat
 from streamproof.sim.state_directory import StateDirectory
+from streamproof.sim.streams_protocol import streams_group
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.record_handlers import RecordHandlers
@@ -39,6 +40,7 @@ __all__ = [
     "Application",
     "AutoOffsetReset",
     "GroupMembershipOperation",
+    "GroupProtocol",
     "QueryIsolation",
     "StreamsConfig",
     "WindowDatabases",
@@ -72,6 +74,9 @@ QueryIsolation = Literal["", "READ_UNCOMMITTED", "READ_COMMITTED"]
 
 GroupMembershipOperation = Literal["DEFAULT", "LEAVE_GROUP", "REMAIN_IN_GROUP"]
 """Whether the members of a process that stops leave the group (KIP-1153, CloseOptions)."""
+
+GroupProtocol = Literal["classic", "streams"]
+"""``group.protocol``: whether the members assign (KIP-429), or the brokers (KIP-1071)."""
 
 _AT_LEAST_ONE = (
     "request_timeout_ms",
@@ -160,6 +165,8 @@ class StreamsConfig:
             so that the output and the changelog of one commit arrive at different times.
         max_in_flight_requests_per_connection: the most requests that a producer has on their way to
             one broker; at most 5, because the brokers know the numbers of 5 batches.
+        group_protocol: whether the members of the group assign the tasks, which is the default of
+            all releases, or the brokers, as they can since Kafka 4.2 (KIP-1071).
     """
 
     exactly_once: bool = True
@@ -206,6 +213,7 @@ class StreamsConfig:
     errors_dead_letter_queue_topic_name: str = ""
     brokers: int = 1
     max_in_flight_requests_per_connection: int = MAX_IN_FLIGHT
+    group_protocol: GroupProtocol = "classic"
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
@@ -272,6 +280,7 @@ def _require_known(config: StreamsConfig) -> None:
     known = {
         "metrics_recording_level": LEVELS,
         "group_membership_operation": get_args(GroupMembershipOperation),
+        "group_protocol": get_args(GroupProtocol),
         "window_databases": get_args(WindowDatabases),
         "auto_offset_reset": get_args(AutoOffsetReset),
         "transaction_version": get_args(TransactionVersion),
@@ -383,6 +392,13 @@ class Application:
             verifies_partitions=config.verifies_partitions,
             brokers=config.brokers,
         )
+        if config.group_protocol == "streams":
+            self.cluster.groups[topology.application_id] = streams_group(
+                world,
+                topology.application_id,
+                topology.tasks,
+                config.assignor.num_standby_replicas,
+            )
         self.network = Network(
             world, config.request_timeout_ms, never_late=_never_late(config.transaction_version)
         )

@@ -9,6 +9,7 @@ __all__ = [
     "ConcurrentTransactionsError",
     "CoordinatorNotAvailableError",
     "DivergedError",
+    "FencedMemberEpochError",
     "IllegalGenerationError",
     "InvalidPidMappingError",
     "InvalidTxnStateError",
@@ -20,6 +21,7 @@ __all__ = [
     "RequestTimeoutError",
     "SubjectError",
     "TaskTimeoutError",
+    "UnreleasedInstanceIdError",
     "UnstableOffsetCommitError",
     "UpdaterDiedError",
 ]
@@ -63,6 +65,14 @@ class InvalidPidMappingError(BrokerError):
 
 class IllegalGenerationError(BrokerError):
     """The member is not of the current generation of the group, or not a member at all."""
+
+
+class FencedMemberEpochError(IllegalGenerationError):
+    """The member is behind its epoch: it gives up all tasks and joins anew (KIP-848)."""
+
+
+class UnreleasedInstanceIdError(BrokerError):
+    """Another process has the name of the static member, and has not left (KIP-848)."""
 
 
 class UnstableOffsetCommitError(BrokerError):

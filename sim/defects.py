@@ -546,6 +546,33 @@ DEFECTS: dict[str, Defect] = {
         "KIP-62",
         settings={"max_poll_interval_ms": 6_000, "request_timeout_ms": 30_000},
     ),
+    "hands-tasks-out-unreleased": Defect(
+        "The brokers hand a task over although its owner has not given it up.",
+        "REBAL-010",
+        "KIP-848; Kafka, CurrentAssignmentBuilder",
+        settings={"group_protocol": "streams"},
+    ),
+    "refuses-older-epochs": Defect(
+        "The brokers refuse offsets of an older epoch, whichever tasks the member has since.",
+        "REBAL-011",
+        "KAFKA-19779, KIP-1251",
+        settings={"group_protocol": "streams"},
+    ),
+    "refuses-fenced-members": Defect(
+        "A member that was fenced cannot join anew before its session is over.",
+        "REBAL-007",
+        "KAFKA-19233",
+        settings={"group_protocol": "streams", "session_timeout_ms": 10_000},
+    ),
+    "looks-at-one-place-for-a-copy": Defect(
+        "The brokers place no copy if the member with the least to do cannot have it.",
+        "ASSIGN-003",
+        "KAFKA-20899",
+        settings={
+            "group_protocol": "streams",
+            "assignor": AssignorConfig(num_standby_replicas=1),
+        },
+    ),
     "keeps-corrupted-tasks": Defect(
         "A corrupted task is restored where it is, although a standby elsewhere is up to date.",
         "REBAL-009",

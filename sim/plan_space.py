@@ -21,6 +21,7 @@ from streamproof.sim.application import (
     TASK_TIMEOUT_MS,
     AutoOffsetReset,
     GroupMembershipOperation,
+    GroupProtocol,
     QueryIsolation,
     StreamsConfig,
     WindowDatabases,
@@ -275,6 +276,9 @@ def draw(choices: Choices, space: PlanSpace = EVERYTHING) -> Plan:
     config = replace(plan.config, **_picked(choices, settings))
     workload = replace(plan.workload, **_picked(choices, space.workload))
     picked = {"kinds": kinds, **_picked(choices, space.plan)}
+    if config.group_protocol == "streams" and not space.upgrades:
+        # A defect or a file may ask for the protocol alone.
+        picked["upgrade"] = ""
     return replace(plan, config=config, workload=workload, **picked)
 
 
@@ -350,8 +354,11 @@ def _drawn(choices: Choices, first: _First) -> Plan:
     plan, config = _with_refused_outputs(choices, plan, config)
     if plan.upgrade:
         # A static member keeps an assignment that its other release may not be able to read, and
-        # stores of other releases have one database.
-        config = replace(config, static_members=False, window_databases="one")
+        # stores of other releases have one database. Releases agree on a version of the classic
+        # protocol.
+        config = replace(
+            config, static_members=False, window_databases="one", group_protocol="classic"
+        )
         # The brokers speak what the oldest release speaks.
         oldest = min(each.transaction_version for each in UPGRADES[plan.upgrade])
         config = replace(config, transaction_version=oldest)
@@ -408,10 +415,11 @@ def _drawn_config(choices: Choices, *, exactly_once: bool, transactional: bool) 
 
 
 def _drawn_strictness(choices: Choices) -> dict[str, Any]:
-    """How members leave and come back, how patient they are, and where windows lie."""
+    """How members join, leave and come back, how patient they are, and where windows lie."""
     operations: tuple[GroupMembershipOperation, ...] = ("DEFAULT", "LEAVE_GROUP")
     databases: tuple[WindowDatabases, ...] = ("one", "segments")
     versions: tuple[TransactionVersion, ...] = (2, 2, 1)
+    protocols: tuple[GroupProtocol, ...] = ("classic", "classic", "classic", "streams")
     return {
         "group_membership_operation": choices.pick(operations),
         "static_members": choices.pick((False, False, True)),
@@ -421,6 +429,7 @@ def _drawn_strictness(choices: Choices) -> dict[str, Any]:
         "transaction_version": choices.pick(versions),
         "brokers": choices.pick((3, 1)),
         "max_in_flight_requests_per_connection": choices.pick((MAX_IN_FLIGHT, 1)),
+        "group_protocol": choices.pick(protocols),
     }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from streamproof.errors import UsageError
 from streamproof.sim.application import Application
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import InstanceDisk, SimulatedDisk
@@ -110,7 +111,8 @@ def run(
         direct: prepares the world before its first event.
 
     Raises:
-        UsageError: no defect has one of the names.
+        UsageError: no defect has one of the names, or the plan has an upgrade and a group with the
+            streams protocol.
         InvariantError: an invariant itself raised an error.
         SubjectError: a store raised an error that the contract does not allow.
     """
@@ -118,6 +120,11 @@ def run(
     # seed must give the same run.
     if plan is None:
         plan = draw(choices)
+    if plan.upgrade and plan.config.group_protocol == "streams":
+        raise UsageError(
+            f"The upgrade {plan.upgrade!r} is one of the classic protocol: set group_protocol to "
+            '"classic", or leave the upgrade out.'
+        )
     watch = Watch(invariants, exactly_once=plan.config.exactly_once)
     world = World(choices, [watch, *watchers], activation=plan.activation, defects=defects)
     watch.broken = world.time.stop

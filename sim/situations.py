@@ -53,6 +53,12 @@ def fault_situations(topology: str, fired: Mapping[str, int]) -> dict[str, int]:
 
 _MANY_FAULTS = {"plan": {"activation": [0.5]}}
 
+_STREAMS_PROTOCOL: Mapping[str, Any] = {
+    "upgrades": [""],
+    "plan": {"instances": [2, 3], "activation": [0.5]},
+    "settings": {"group_protocol": ["streams"]},
+}
+
 _JOINS = ["stream-table-join", "stream-stream-join"]
 
 _SCARCE: dict[str, Mapping[str, Any]] = {
@@ -64,6 +70,12 @@ _SCARCE: dict[str, Mapping[str, Any]] = {
         "plan": {"persistent": [True]},
     },
     "a loss of power took what was flushed": {"kinds": ["power"], "plan": {"persistent": [True]}},
+    "a member had to give tasks up before its epoch": _STREAMS_PROTOCOL,
+    "a member that the group still had joined anew": {
+        **_STREAMS_PROTOCOL,
+        "kinds": ["crash", "cut"],
+    },
+    "a member waited for the task of another": _STREAMS_PROTOCOL,
     "a metadata version was probed": {"upgrades": ["sums-up"]},
     "a newer format was prepared while the older one was served": {
         "upgrades": ["format-in-place", "format-in-place-from-first"]
@@ -81,6 +93,11 @@ _SCARCE: dict[str, Mapping[str, Any]] = {
     },
     "a standby was held back at the committed offset": {"topologies": ["reused-table-join"]},
     "a state updater died": _MANY_FAULTS,
+    "a static member waited for its predecessor": {
+        **_STREAMS_PROTOCOL,
+        "kinds": ["crash"],
+        "settings": {"group_protocol": ["streams"], "static_members": [True]},
+    },
     "a task idled": {"topologies": _JOINS, "settings": {"max_task_idle_ms": [500]}},
     "a task waited for a lag that was not known": {
         "topologies": _JOINS,

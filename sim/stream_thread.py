@@ -658,7 +658,7 @@ class StreamThread:
             self._pending.clear()
             self._assign_inputs()
         yield from self._committer.renew_producer(self.tasks.values())
-        self._membership.rejoin()
+        self._membership.join_anew()
 
     def _lost_tasks(self) -> list[StreamTask]:
         return [] if self._world.defect("keeps-tasks-after-loss") else self._active()

@@ -12,6 +12,7 @@ from streamproof.sim.application import Application
 from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
 from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Assign, Membership, MembershipConfig
+from streamproof.sim.clients.streams_membership import StreamsMembership
 from streamproof.sim.decisions.commits import Uncommitted
 from streamproof.sim.releases import Release
 from streamproof.sim.state_directory import StateDirectory
@@ -88,7 +89,8 @@ class ThreadClients:
             leaves=self._leaves,
             max_poll_interval_ms=self._config.max_poll_interval_ms,
         )
-        return Membership(
+        kind = StreamsMembership if self._config.group_protocol == "streams" else Membership
+        return kind(
             self._world,
             self._host,
             self._application.network,

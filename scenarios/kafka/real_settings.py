@@ -150,6 +150,10 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
             "Kafka always keeps the stores of a task that changes its role open",
         ),
         (config.probing_rebalance_interval_ms < LEAST_PROBING_MS, least),
+        (
+            config.group_protocol == "streams",
+            "the brokers that are started here have the classic protocol of groups alone",
+        ),
         (config.static_members, "the instances in Java are no static members"),
         (
             config.transaction_version != DEFAULTS.transaction_version,

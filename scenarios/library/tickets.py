@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from streamproof.sim.broker_errors import BrokerError
+
 __all__ = [
     "commit_no_unknown_offset",
     "commit_what_was_written",
     "commit_without_offsets",
+    "flush_past_an_error",
     "flush_without_waiting",
     "forget_the_others",
     "forget_the_restored",
+    "forget_the_revived",
     "leave_standbys_open",
     "resume_only_at_the_limit",
     "resume_without_a_word",
@@ -108,3 +112,22 @@ def forget_the_restored(original: Callable[..., Any], thread: Any, task: Any) ->
         thread.updater.restored.remove(task)
     else:
         yield from original(thread, task)
+
+
+def forget_the_revived(original: Callable[..., Any], updater: Any, task: Any, **role: Any) -> None:
+    """A task that was corrupted is not handed to the state updater again (KAFKA-10199)."""
+    _given[task.id] = _given.get(task.id, 0) + 1
+    if _given[task.id] == 1:
+        original(updater, task, **role)
+
+
+_given: dict[str, int] = {}
+"""By task, how often the state updater was to have it."""
+
+
+def flush_past_an_error(original: Callable[..., Any], producer: Any) -> Iterator[Any]:
+    """A record of one task that was given up is no error for the others (KAFKA-16903)."""
+    try:
+        yield from original(producer)
+    except BrokerError:
+        producer.error = None

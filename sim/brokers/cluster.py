@@ -20,7 +20,8 @@ from streamproof.sim.broker_errors import (
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
 )
-from streamproof.sim.brokers.group_coordinator import NO_TIMES, GroupCoordinator
+from streamproof.sim.brokers.committed_offsets import NO_TIMES
+from streamproof.sim.brokers.group_coordinator import GroupCoordinator
 from streamproof.sim.brokers.partition_log import (
     NO_PRODUCER,
     Fetched,
@@ -28,6 +29,7 @@ from streamproof.sim.brokers.partition_log import (
     LogEntry,
     PartitionLog,
 )
+from streamproof.sim.brokers.streams_group import StreamsGroup
 from streamproof.sim.brokers.transaction_coordinator import (
     Marker,
     ProducerIdentity,
@@ -64,6 +66,9 @@ _THROTTLE_MS = 1_000
 
 _LATE_MARKER_MS = 6_000
 """Writing a delayed marker takes up to this many milliseconds more."""
+
+Group = GroupCoordinator[Any, Any] | StreamsGroup
+"""A group with one of the protocols."""
 
 
 class Cluster:
@@ -121,7 +126,7 @@ class Cluster:
             for topic, count in partitions.items()
             for number in range(count)
         }
-        self.groups: dict[str, GroupCoordinator[Any, Any]] = {}
+        self.groups: dict[str, Group] = {}
         self.groups_are_away = False
         self.stalls: dict[int, int] = {}
         self.transactions = TransactionCoordinator(
@@ -148,8 +153,8 @@ class Cluster:
         """The partitions of a topic."""
         return [f"{topic}-{number}" for number in range(self._partitions[topic])]
 
-    def group(self, name: str, rebalance_timeout_ms: int = 300_000) -> GroupCoordinator[Any, Any]:
-        """A group; the first call makes it."""
+    def group(self, name: str, rebalance_timeout_ms: int = 300_000) -> Group:
+        """A group; the first call makes one with the classic protocol."""
         if name not in self.groups:
             self.groups[name] = GroupCoordinator(
                 rebalance_timeout_ms,

@@ -1,38 +1,29 @@
-"""The group coordinator: the members of a group, their generation, and the committed offsets.
+"""The group coordinator of the classic protocol: the members of a group, and their generation.
 
 A rebalance has two steps, as in the classic protocol: all members join, and then the leader of the
 group hands in the assignment. A member that does not join in time is left out. A member of an
 earlier generation cannot commit any more.
 
-Sources: KIP-345 (static members), KIP-429 (cooperative rebalancing), KIP-447 (offsets in
-transactions); Kafka, GroupCoordinator.
+Sources: KIP-345 (static members), KIP-429 (cooperative rebalancing); Kafka, GroupCoordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from streamproof.sim.broker_errors import (
-    CoordinatorNotAvailableError,
-    IllegalGenerationError,
-    UnstableOffsetCommitError,
-)
+from streamproof.sim.broker_errors import IllegalGenerationError
+from streamproof.sim.brokers.committed_offsets import CommittedOffsets
 
-__all__ = ["NO_TIMES", "GroupCoordinator", "GroupMember", "GroupState", "Joined"]
+__all__ = ["GroupCoordinator", "GroupMember", "GroupState", "Joined"]
 
 S = TypeVar("S")
 """The subscription of a member, which it sends when it joins."""
 
 A = TypeVar("A")
 """The assignment of a member, which the leader makes."""
-
-
-NO_TIMES: Mapping[str, int] = MappingProxyType({})
-"""Offsets that are committed without metadata."""
 
 
 class GroupState(Enum):
@@ -81,8 +72,8 @@ class Joined(Generic[S]):
     subscriptions: dict[str, S] = field(default_factory=dict)
 
 
-class GroupCoordinator(Generic[S, A]):
-    """One consumer group.
+class GroupCoordinator(CommittedOffsets, Generic[S, A]):
+    """One consumer group with the classic protocol.
 
     Args:
         rebalance_timeout_ms: how long a rebalance waits for members that do not join again, if they
@@ -97,8 +88,6 @@ class GroupCoordinator(Generic[S, A]):
         generation: the number of the last completed rebalance; 0 before the first.
         state: the state of the group.
         members: the members by id, in the order in which they came.
-        is_away: whether the coordinator is moving to another broker. It then refuses every request
-            with CoordinatorNotAvailableError, and leaves no member out.
     """
 
     def __init__(
@@ -110,6 +99,7 @@ class GroupCoordinator(Generic[S, A]):
         changed: Callable[[], None] = lambda: None,
         left_out: Callable[[str], None] = lambda _: None,
     ) -> None:
+        super().__init__()
         self._changed = changed
         self._left_out = left_out
         self._ignores_generation = ignores_generation
@@ -119,16 +109,9 @@ class GroupCoordinator(Generic[S, A]):
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._deadline = 0
         self._next_member = 0
-        self._committed: dict[str, int] = {}
-        # By producer: the offsets that count once its transaction is committed.
-        self._pending: dict[int, dict[str, int]] = {}
-        # The same for the metadata: the time that a partition had reached.
-        self._times: dict[str, int] = {}
-        self._pending_times: dict[int, dict[str, int]] = {}
         self.generation = 0
         self.state = GroupState.EMPTY
         self.members: dict[str, GroupMember[S, A]] = {}
-        self.is_away = False
 
     @property
     def leader(self) -> str:
@@ -272,77 +255,6 @@ class GroupCoordinator(Generic[S, A]):
             self._complete_join()
         return late
 
-    # Offsets.
-
-    def commit(
-        self,
-        member_id: str,
-        generation: int,
-        offsets: Mapping[str, int],
-        *,
-        times: Mapping[str, int] = NO_TIMES,
-    ) -> None:
-        """Commit offsets by partition. A member may commit while the others join.
-
-        Args:
-            member_id: the member that commits.
-            generation: the generation of the member.
-            offsets: the offsets by partition.
-            times: as metadata, the times that some of the partitions have reached (KAFKA-7994).
-
-        Raises:
-            IllegalGenerationError: it is not a member of this generation any more.
-        """
-        self._require_current(member_id, generation)
-        self._committed.update(offsets)
-        self._times.update(times)
-
-    def commit_in_transaction(
-        self,
-        producer: int,
-        member_id: str,
-        generation: int,
-        offsets: Mapping[str, int],
-        *,
-        times: Mapping[str, int] = NO_TIMES,
-    ) -> None:
-        """Add offsets to a producer's transaction. They count once the transaction is committed.
-
-        Raises:
-            IllegalGenerationError: the member is not of this generation (KIP-447).
-        """
-        self._require_current(member_id, generation)
-        self._pending.setdefault(producer, {}).update(offsets)
-        self._pending_times.setdefault(producer, {}).update(times)
-
-    def end_transaction(self, producer: int, *, commit: bool) -> dict[str, int]:
-        """End a producer's transaction, as its marker says; return the offsets that it commits."""
-        offsets = self._pending.pop(producer, {})
-        times = self._pending_times.pop(producer, {})
-        if not commit:
-            return {}
-        self._committed.update(offsets)
-        self._times.update(times)
-        return offsets
-
-    def committed(self, partition: str, *, require_stable: bool = False) -> int | None:
-        """The committed offset of a partition; ``None`` without one.
-
-        Raises:
-            UnstableOffsetCommitError: with ``require_stable``, a transaction that is not complete
-                has another offset of the partition.
-        """
-        self._require_here()
-        if require_stable and any(partition in each for each in self._pending.values()):
-            raise UnstableOffsetCommitError(
-                f"An offset of {partition} is in a transaction that is not complete yet."
-            )
-        return self._committed.get(partition)
-
-    def committed_time(self, partition: str) -> int | None:
-        """The committed time of a partition; ``None`` without one."""
-        return self._times.get(partition)
-
     def hear_of_all(self, now: int) -> None:
         """Restart the wait for the members, as a coordinator does that has just moved here."""
         if self._forgets_takeovers:
@@ -351,10 +263,6 @@ class GroupCoordinator(Generic[S, A]):
             }
         for each in self.members.values():
             each.last_heartbeat = now
-
-    def _require_here(self) -> None:
-        if self.is_away:
-            raise CoordinatorNotAvailableError("The group coordinator moves: try again.")
 
     def _begin_rebalance(self, now: int) -> None:
         if not self.members:
@@ -399,11 +307,10 @@ class GroupCoordinator(Generic[S, A]):
         self._changed()
         return member_id
 
-    def _require_current(self, member_id: str, generation: int) -> None:
-        """Refuse the offsets of a member whose tasks another member may own by now."""
-        self._require_here()
+    def _require_owner(self, member_id: str, epoch: int, partitions: Iterable[str]) -> None:
+        del partitions
         if not self._ignores_generation:
-            self._require(member_id, generation)
+            self._require(member_id, epoch)
 
     def _require(self, member_id: str, generation: int) -> GroupMember[S, A]:
         self._require_here()

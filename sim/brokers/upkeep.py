@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from streamproof.errors import UsageError
 from streamproof.sim.actor_hosts import Steps
-from streamproof.sim.brokers.group_coordinator import GroupCoordinator
+from streamproof.sim.brokers.committed_offsets import CommittedOffsets
 from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS, PartitionLog
 from streamproof.sim.brokers.transaction_coordinator import TransactionCoordinator
 from streamproof.sim.world import World
@@ -97,10 +97,14 @@ class Brokers(Protocol):
     """The part of a cluster that upkeep works on; the cluster itself starts the upkeep."""
 
     logs: dict[str, PartitionLog]
-    groups: dict[str, GroupCoordinator[Any, Any]]
     transactions: TransactionCoordinator
     groups_are_away: bool
     stalls: dict[int, int]
+
+    @property
+    def groups(self) -> Mapping[str, CommittedOffsets]:
+        """The groups, by name."""
+        ...
 
     def partitions_of(self, topic: str) -> list[str]:
         """The names of the partitions of a topic."""

@@ -13,13 +13,14 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from simpy.events import Event
 
 from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import IllegalGenerationError, RequestTimeoutError
 from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.group_coordinator import GroupCoordinator
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 
@@ -121,7 +122,8 @@ class Membership(Generic[S, A]):
         self._network = network
         self._config = config
         self._actor = actor
-        self._group = cluster.group(config.group)
+        # A group that is made for another protocol has members of a class of its own.
+        self._group: GroupCoordinator[S, A] = cast(Any, cluster.group(config.group))
         self._next_change = partial(cluster.next_change, config.group)
         self._describe = describe
         self._assign = assign
@@ -170,6 +172,10 @@ class Membership(Generic[S, A]):
         self.is_rebalancing = True
         if not self._wanted.triggered:
             self._wanted.succeed()
+
+    def join_anew(self) -> None:
+        """Ask for a rebalance, now that the owner has given all its tasks up."""
+        self.rejoin()
 
     def take_assignment(self) -> A | None:
         """The assignment since the last call; ``None`` without a new one."""

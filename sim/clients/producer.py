@@ -30,7 +30,7 @@ from streamproof.sim.broker_errors import (
     RequestTimeoutError,
 )
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.group_coordinator import NO_TIMES
+from streamproof.sim.brokers.committed_offsets import NO_TIMES
 from streamproof.sim.brokers.transaction_coordinator import (
     ProducerIdentity,
     TransactionVersion,

@@ -36,6 +36,14 @@ class AssignedProcess(TypedDict):
     warmup: list[str]
 
 
+class TargetedMember(TypedDict):
+    """The tasks that the brokers want a member to have."""
+
+    process: str
+    active: list[str]
+    standby: list[str]
+
+
 _ROLE = Attribute(str, "`transactions` or `groups`")
 
 
@@ -128,12 +136,28 @@ GROUP_KINDS = (
         effect=Absent("`thread.assigned` tells what each thread has got"),
     ),
     EventKind(
+        name="group.commit_refused",
+        meaning="The brokers refuse offsets: another member may own the tasks (KIP-1071).",
+        actor="brokers",
+        attributes={
+            "group": Attribute(str, "the group"),
+            "member": Attribute(str, "the id of the member"),
+            "epoch": Attribute(int, "the epoch in which the member commits"),
+            "tasks": Attribute(list[str], "the tasks whose offsets are refused"),
+        },
+        look=Look("groups", "instance", "!", "group", 2, "offsets of {member} are refused"),
+        footprint=Footprint(writes=("left out",), reads=("shares",)),
+        effect=Absent("`thread.lost` tells what the thread gives up"),
+    ),
+    EventKind(
         name="group.left_out",
         meaning="A member takes no part any more, and joins anew.",
         actor="process",
         attributes={
             "member": Attribute(str, "the id of the member; empty if the group never gave it one"),
-            "reason": Attribute(str, "`the group refuses it`, or `its thread does not poll`"),
+            "reason": Attribute(
+                str, "`the group refuses it`, `its epoch is fenced`, or `its thread does not poll`"
+            ),
         },
         look=Look(
             "instance", "groups", "F", "group", 3, "a member of {actor} is out of it: {reason}"
@@ -184,6 +208,42 @@ GROUP_KINDS = (
         look=Look("groups", "", "<", "group", 2, "{member} leaves the group: {reason}"),
         footprint=Footprint(writes=("left out", "members")),
         effect=Absent("no members of groups are kept"),
+    ),
+    EventKind(
+        name="group.reconciled",
+        meaning="The brokers move a member on towards its target assignment (KIP-1071).",
+        actor="brokers",
+        attributes={
+            "group": Attribute(str, "the group"),
+            "member": Attribute(str, "the id of the member"),
+            "epoch": Attribute(int, "the epoch of the member"),
+            "since": Attribute(
+                dict[str, int], "its active tasks, each with the epoch in which it got the task"
+            ),
+            "standby": Attribute(list[str], "the tasks of which it keeps a copy"),
+            "revoking": Attribute(
+                dict[str, int], "likewise, the tasks that it has to give up before anything else"
+            ),
+        },
+        look=Look("groups", "instance", "R", "group", 2, "{member}, epoch {epoch}: {since}"),
+        footprint=Footprint(writes=("shares",), reads=("members",)),
+        effect=Absent("`thread.assigned` tells what each thread has got"),
+    ),
+    EventKind(
+        name="group.targeted",
+        meaning="The brokers have shared the tasks out for an epoch of the group (KIP-1071).",
+        actor="brokers",
+        attributes={
+            "group": Attribute(str, "the group"),
+            "epoch": Attribute(int, "the epoch of the group"),
+            "members": Attribute(
+                dict[str, TargetedMember], "the tasks of each member in the end", _shares
+            ),
+            "stateful": Attribute(list[str], "the tasks with stores"),
+        },
+        look=Look("groups", "instance", "R", "group", 2, "epoch {epoch}: {members}"),
+        footprint=Footprint(writes=("generation {epoch}",), reads=("members",)),
+        effect=Absent("`thread.assigned` tells what each thread has got"),
     ),
     EventKind(
         name="group.refused",

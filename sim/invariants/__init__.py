@@ -129,6 +129,12 @@ from streamproof.sim.invariants.store_formats import (
     PreparedStoresAreBuilt,
 )
 from streamproof.sim.invariants.stream_time import StreamTimeIsThatOfRecords
+from streamproof.sim.invariants.streams_groups import (
+    OffsetsAreRefusedForLostTasks,
+    TargetsHaveEachTaskOnce,
+    TargetsHaveTheirCopies,
+    TasksAreReleasedFirst,
+)
 from streamproof.sim.invariants.table_timestamps import (
     AggregatesHaveTheLatestTime,
     DerivedRowsKeepTheirTime,
@@ -246,5 +252,9 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     EndsAreHeardWhenNothingIsLeft,
     StreamTimeIsThatOfRecords,
     AppendsKeepTheirOrder,
+    TargetsHaveEachTaskOnce,
+    TargetsHaveTheirCopies,
+    TasksAreReleasedFirst,
+    OffsetsAreRefusedForLostTasks,
 )
 """All invariants."""

@@ -153,6 +153,7 @@ class QueriesGoWhereTheyMay(Queries):
             "query.asked": self._ask,
             "query.sent": self._send,
             "group.assigned": self._assigned,
+            "group.targeted": self._assigned,
         }
 
     def _assigned(self, event: Event) -> Iterable[str]:

@@ -32,6 +32,7 @@ DISTURBANCES = (
     "group.left_out",
     "group.member_left_out",
     "group.probed",
+    "group.targeted",
     "instance.crashed",
     "instance.paused",
     "instance.resumed",
