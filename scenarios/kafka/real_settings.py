@@ -152,7 +152,7 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
         (config.probing_rebalance_interval_ms < LEAST_PROBING_MS, least),
         (
             config.group_protocol == "streams",
-            "the brokers that are started here have the classic protocol of groups alone",
+            "the applications in Java are started with the classic protocol of groups",
         ),
         (config.static_members, "the instances in Java are no static members"),
         (
