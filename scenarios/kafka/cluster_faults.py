@@ -13,7 +13,7 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.kafka import proxy
 from streamproof.scenarios.kafka.cluster import COMING_UP_S, Broker, is_ready, start_again
 from streamproof.scenarios.kafka.processes import Processes
-from streamproof.scenarios.kafka.proxy import NETWORK, ArmedFault
+from streamproof.scenarios.kafka.proxy import DISTURBED, NETWORK, ArmedFault
 from streamproof.scenarios.scenario import Fault
 
 __all__ = ["FAILED_OVER", "SITES", "Brokers", "start_proxy"]
@@ -98,6 +98,11 @@ class Brokers:
     def is_down(self) -> bool:
         """Whether the broker is being started again."""
         return self._back_until > 0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether a client has not noticed a loss yet, or a request is still held up."""
+        return (self._recording / DISTURBED).exists()
 
     def cut(self, name: str) -> None:
         """Separate an instance from the brokers: nothing passes in either direction."""

@@ -34,10 +34,13 @@ from streamproof.scenarios.kafka.wire import (
     request_of,
 )
 
-__all__ = ["ADDRESS", "NETWORK", "ArmedFault"]
+__all__ = ["ADDRESS", "DISTURBED", "NETWORK", "ArmedFault"]
 
 NETWORK = "network"
 """The name by which the proxy takes commands, and that of its recording."""
+
+DISTURBED = "disturbed"
+"""The file that is there as long as a client has not noticed a loss, or a request is held up."""
 
 ADDRESS = "127.0.0.1"
 
@@ -124,6 +127,7 @@ class Proxy:
                 wanted.unlink()
                 self._carry_out(*words.split(" ", 1))
                 _publish(self.recording / f"told-{NETWORK}", "")
+            _show(self.recording / DISTURBED, any(each.is_disturbed for each in self._connections))
             await asyncio.sleep(POLL_S)
 
     def _acceptor(self, target: int) -> Callable[..., Awaitable[None]]:
@@ -219,6 +223,12 @@ class Connection:
         # Whether the client has closed it, and whether nothing passes any more.
         self._is_given_up = False
         self._is_silent = False
+        self._is_held = False
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether nothing passes although its client waits, or a request is held up."""
+        return (self._is_silent and not self._is_given_up) or self._is_held
 
     async def run(self) -> None:
         """Carry requests and answers until both sides have closed."""
@@ -275,7 +285,9 @@ class Connection:
         elif fault.ms:
             if fault.site == "network.late":
                 self._proxy.tell("network.request_held", sent.host, what=what, held_ms=fault.ms)
+            self._is_held = True
             await asyncio.sleep(fault.ms / 1000)
+            self._is_held = False
             sent.is_late = fault.site == "network.late" and self._is_given_up
 
     async def _answer(self) -> None:
@@ -315,6 +327,14 @@ async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 def _framed(message: bytes) -> bytes:
     return len(message).to_bytes(SIZE, "big") + message
+
+
+def _show(path: Path, is_so: bool) -> None:
+    """Make a file that tells that something is so, or delete it."""
+    if is_so:
+        path.touch()
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _publish(path: Path, text: str) -> None:

@@ -51,6 +51,9 @@ REST_S = 40.0
 SETTLED_S = 0.5
 """How long a rest must last, in seconds."""
 
+DISTURBED_S = 60.0
+"""A client that has not noticed a loss after so many seconds never does."""
+
 SEND_S = 20.0
 """How long sending may take, in seconds, besides the time for which a transaction stays open."""
 
@@ -121,6 +124,8 @@ class RealDirector:
         self._rest_s = rest_s
         self._most_s = most_s
         self._brokers = brokers
+        # When no fault of the network was to be noticed by anyone.
+        self._calm = time.monotonic()
         # When an event was last seen.
         self._moved = time.monotonic()
         self._followed = Followed(recording)
@@ -185,6 +190,14 @@ class RealDirector:
         return self._nemesis.is_commanding or is_so
 
     @property
+    def _is_disturbed(self) -> bool:
+        """Whether a fault of the network has consequences that are still to come."""
+        is_so = self._brokers is not None and self._brokers.is_disturbed
+        if not is_so:
+            self._calm = time.monotonic()
+        return is_so and time.monotonic() < self._calm + DISTURBED_S
+
+    @property
     def _is_busy(self) -> bool:
         """Whether a process is starting or stopping, or carries out a command."""
         brokers = self._brokers
@@ -195,7 +208,7 @@ class RealDirector:
         return time.monotonic() > self._moved + self._rest_s
 
     def _is_done(self) -> bool:
-        if self._due or self._sending or self._is_busy:
+        if self._due or self._sending or self._is_busy or self._is_disturbed:
             return False
         return not self._left or self._has_rested(self._never_s) or not self._nemesis.up
 
@@ -237,7 +250,7 @@ class RealDirector:
             self._held.clear()
         while self._due and self._due[0][0] <= self._now_ms and not self._is_busy:
             heapq.heappop(self._due)[2]()
-        if self._rest.is_reached(self._nemesis.up):
+        if self._rest.is_reached(self._nemesis.up) and not self._is_disturbed:
             self._rested = self._rested or now
         else:
             self._rested = None

@@ -93,6 +93,15 @@ class World:
     def arm(self, **fault: Any) -> None:
         self.tell(f"fault {json.dumps({'number': 7, 'site': '', **fault})}")
 
+    def is_disturbed(self) -> bool:
+        return (self.recording / "disturbed").exists()
+
+    def wait_until_calm(self) -> None:
+        deadline = time.monotonic() + TOLD_S
+        while self.is_disturbed():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
     def events(self) -> list[tuple[str, dict[str, Any]]]:
         lines = (self.recording / "network.events").read_text().splitlines()
         found = [json.loads(each) for each in lines]
@@ -136,8 +145,10 @@ def test_a_lost_request_is_not_carried_out_and_its_connection_is_silent(world: W
         assert ask(connection, HEARTBEAT, 1) == 1
         assert ask(connection, END_TRANSACTION, 2) is None
         assert ask(connection, HEARTBEAT, 3) is None
+        assert world.is_disturbed()
     with closing(world.connect()) as connection:
         assert ask(connection, END_TRANSACTION, 4) == 4
+    world.wait_until_calm()
 
     assert world.events() == [("network.request_lost", {"what": "end transaction"})]
     assert world.broker.seen == [HEARTBEAT, END_TRANSACTION]
