@@ -353,8 +353,8 @@ class Variant(_Table):
         outputs: the final value of each key in the outputs: by topic.
         events: the expected numbers of events.
         model_stores_only: the reason why real stores give another result; empty if they do not.
-        releases: the releases of Kafka, such as ``4.2``, that make the mistake of the variant
-            themselves. On these the variant is played for real, and the others are not.
+        releases: the releases of Kafka, such as ``4.1`` or ``4.2.1``, that make the mistake of the
+            variant themselves. On these the variant is played for real, and the others are not.
     """
 
     why: str = ""

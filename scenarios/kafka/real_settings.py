@@ -95,6 +95,9 @@ def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
     variant, choices = setup.variant, scenario.file.choices
     if (variant.defects or variant.patch) and not _is_mistake_of(variant, release):
         yield "its mistake is one of the simulated runtime"
+    as_shipped = any(each.plan.config.idling == "kafka" for each in scenario.setups.values())
+    if as_shipped and setup.plan.config.idling != "kafka":
+        yield "it waits for inputs as KIP-695 proposes, and Kafka does as another variant says"
     others = [each for each in scenario.setups.values() if each.variant is not variant]
     for each in others:
         if _is_mistake_of(each.variant, release) and not _is_mistake_of(variant, release):

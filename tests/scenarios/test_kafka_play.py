@@ -9,7 +9,7 @@ from streamproof.conformance.store_worlds.hosted_play import Wanted
 from streamproof.errors import UsageError
 from streamproof.runs.scenario_runs import play_targets
 from streamproof.scenarios.kafka.real_play import play_for_real
-from streamproof.scenarios.kafka.real_settings import settings_of, why_not
+from streamproof.scenarios.kafka.real_settings import needs_proxy, settings_of, topics_of, why_not
 from streamproof.scenarios.scenario_reader import find, library, read
 from streamproof.sim.world_plan import Plan
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
@@ -47,6 +47,16 @@ def test_most_variants_without_a_mistake_of_the_simulator_say_why_they_cannot_be
     assert playable >= 40
 
 
+def test_a_reply_that_is_lost_is_noticed_and_its_task_is_restored() -> None:
+    """The commit has no answer, so nobody knows whether the store has too much."""
+    scenario = read(find("KAFKA-12486"))
+    judged = play_for_real(scenario, scenario.setups["fixed"], DEFAULT_RELEASE)
+    kinds = [each.kind for each in judged.played.events]
+
+    assert judged.surprises == []
+    assert kinds.index("network.reply_lost") < kinds.index("task.corrupted")
+
+
 @pytest.mark.parametrize(
     ("name", "variant", "reason"),
     [
@@ -62,6 +72,37 @@ def test_why_a_variant_cannot_be_played(name: str, variant: str, reason: str) ->
 
     with pytest.raises(UsageError, match=reason):
         play_for_real(scenario, scenario.setups[variant], DEFAULT_RELEASE)
+
+
+def test_a_release_that_has_mended_a_bug_plays_the_right_variant() -> None:
+    assert obstacle("KAFKA-20685", "fixed", "4.2.2") == ""
+    assert "one of the simulated" in obstacle("KAFKA-20685", "defect", "4.2.2")
+
+
+def test_faults_that_no_real_process_has_at_a_given_moment_are_named() -> None:
+    assert obstacle("KIP-1259", "fixed").endswith("at a given moment: broker.compacted")
+
+
+@pytest.mark.parametrize("name", ["KAFKA-12486", "KAFKA-10167", "KIP-890-late-commit"])
+def test_faults_of_the_network_can_be_played(name: str) -> None:
+    assert needs_proxy(read(find(name)).file.timeline)
+    assert obstacle(name, "fixed") == ""
+
+
+def test_a_plan_is_played_with_all_that_it_says() -> None:
+    """A scenario whose handlers stayed behind would blame Kafka for its outputs."""
+    setup = read(find("KIP-1034")).setups["fixed"]
+    settings = settings_of(setup.plan)
+
+    assert settings["processing.exception.handler"].endswith(
+        "LogAndContinueProcessingExceptionHandler"
+    )
+    assert settings["errors.dead.letter.queue.topic.name"] == "dead-letters"
+    assert topics_of(setup.plan) == {"in": 1, "out": 1, "dead-letters": 1}
+
+
+def test_internal_topics_are_left_to_kafka() -> None:
+    assert topics_of(Plan(topology="last-byte-count", partitions=2)) == {"in": 2, "out": 2}
 
 
 def test_an_older_release_plays_instances_before_stores_kept_offsets() -> None:
