@@ -2,7 +2,8 @@
 
 A process stands still at an event that an action waits for, until the action is done. So "right
 after the third record" means exactly that, also for a kill. The time of the scenario is real time,
-but stands still while an instance starts or stops: that takes seconds, and none in a simulation.
+but stands still while an instance starts or stops and while records are sent: that may take
+seconds, and none in a simulation.
 """
 
 from __future__ import annotations
@@ -140,6 +141,8 @@ class RealDirector:
         self._sent = count()
         # By the number of a file, until when it must be sent.
         self._sending: dict[int, float] = {}
+        # Those that take no time in a simulation: no transaction stays open.
+        self._prompt: set[int] = set()
         self._rested: float | None = None
         # The actions right after an event, and the files that let the processes there go on.
         self._immediate: list[Callable[[], None]] = []
@@ -199,10 +202,10 @@ class RealDirector:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a process is starting or stopping, or carries out a command."""
+        """Whether something is under way that takes no time in a simulation."""
         brokers = self._brokers
         is_so = brokers is not None and (brokers.is_down or brokers.is_commanding)
-        return self._nemesis.is_busy or is_so
+        return self._nemesis.is_busy or is_so or bool(self._prompt)
 
     def _is_silent(self) -> bool:
         return time.monotonic() > self._moved + self._rest_s
@@ -353,6 +356,8 @@ class RealDirector:
         unfinished = self._sender / "unfinished"
         unfinished.write_text("".join(f"{each}\n" for each in lines), "utf-8")
         unfinished.rename(self._sender / f"send-{number}")
+        if not action.open_ms:
+            self._prompt.add(number)
         self._sending[number] = time.monotonic() + SEND_S + action.open_ms / 1000
 
     def _take_answer(self, number: int, deadline: float) -> None:
@@ -362,6 +367,7 @@ class RealDirector:
                 raise UsageError("Records cannot be sent: the brokers do not answer.")
             return
         del self._sending[number]
+        self._prompt.discard(number)
         error = answer.read_text("utf-8")
         if error:
             raise UsageError(f"Records cannot be sent: {error}")
