@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+import msgspec
+
 from streamproof.scenarios.choice_codec import encode
+from streamproof.scenarios.scenario import AnyAction, Scenario
 from streamproof.scenarios.shrinking import Shrunk
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.world_plan import WORLD_VERSION
 
-__all__ = ["pytest_text", "scenario_text", "variant_of"]
+__all__ = ["drawn_scenario_text", "pytest_text", "scenario_text", "variant_of"]
 
 WIDTH = 96
 """The largest width of a line of a story, in columns."""
 
 
 def scenario_text(
-    shrunk: Shrunk, origin: str, directory: Path = Path(), *, subject: str = ""
+    shrunk: Shrunk,
+    origin: str,
+    directory: Path = Path(),
+    *,
+    subject: str = "",
+    timeline: Sequence[AnyAction] = (),
 ) -> str:
     """A scenario file of a run: its world, its choices, and the promise that it breaks.
 
@@ -30,6 +38,7 @@ def scenario_text(
         origin: the name of the original run, such as ``seed 7``.
         directory: the directory of the file, from which it names a patch.
         subject: the store in the run; empty for model stores.
+        timeline: what happened in the run besides what the choices decide.
     """
     plan = shrunk.plan
     lines = [
@@ -52,6 +61,7 @@ def scenario_text(
         "[workload]",
         *_changed(plan.workload),
         "",
+        *_timeline(timeline),
         *_variants(shrunk, directory),
         "",
         "[choices]",
@@ -63,6 +73,46 @@ def scenario_text(
         '"""',
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def drawn_scenario_text(scenario: Scenario, variant: str, story: str) -> str:
+    """A scenario file of a world whose timeline was drawn, and whose only variant has this name.
+
+    Args:
+        scenario: the world.
+        variant: the name of its variant.
+        story: what happens, in a few sentences.
+    """
+    setup = scenario.setups[variant]
+    plan = setup.plan
+    return "".join(
+        f"{line}\n"
+        for line in [
+            f"title = {_text(scenario.file.title)}",
+            f"sources = {_value(setup.variant.breaks)}",
+            'story = """',
+            *_wrapped(_escaped(story)),
+            '"""',
+            "",
+            "[plan]",
+            *_changed(plan, "kinds", "activation", "config", "workload"),
+            "",
+            "[settings]",
+            *_changed(plan.config),
+            "",
+            *_timeline(scenario.file.timeline),
+            f"[variants.{variant}]",
+            f"breaks = {_value(setup.variant.breaks)}",
+        ]
+    )
+
+
+def _timeline(actions: Iterable[AnyAction]) -> Iterator[str]:
+    for each in actions:
+        yield "[[timeline]]"
+        for name, value in msgspec.to_builtins(each).items():
+            yield f"{name} = {_value(value)}"
+        yield ""
 
 
 def pytest_text(shrunk: Shrunk, scenario: str, *, subject: str = "") -> str:
@@ -169,6 +219,8 @@ def _value(value: Any) -> str:
         return f"{{ {', '.join(_changed(value))} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {_value(each)}' for name, each in value.items())} }}"
     if isinstance(value, bool):
         return str(value).lower()
     return _text(value) if isinstance(value, str) else repr(value)

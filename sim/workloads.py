@@ -10,6 +10,7 @@ process.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec import Struct
 from simpy.events import Event
@@ -23,7 +24,7 @@ from streamproof.sim.decisions.refusals import NO_VALID_TIMESTAMP, REFUSED, UNRE
 from streamproof.sim.topology import Topology, partition_for
 from streamproof.sim.world import World
 
-__all__ = ["OVERSIZED_BYTES", "Sent", "Workload", "WorkloadConfig"]
+__all__ = ["MAX_PACE", "OVERSIZED_BYTES", "RecordSource", "Sent", "Workload", "WorkloadConfig"]
 
 OVERSIZED_BYTES = 200
 """The length by which the value of a large record is longer than that of others."""
@@ -31,7 +32,7 @@ OVERSIZED_BYTES = 200
 _SHARES = ("late", "tombstones", "transactional", "aborted", "unprocessable", "oversized")
 """The settings that are shares."""
 
-_MAX_PACE = 4
+MAX_PACE = 4
 """The silences of one topic are up to this many times as long as those of another."""
 
 
@@ -120,6 +121,63 @@ class Sent(Struct, frozen=True, gc=False):
     timestamp: int
 
 
+class DrawnRecord(NamedTuple):
+    """A record of an input, in milliseconds of virtual time."""
+
+    key: bytes
+    value: bytes | None
+    timestamp: int
+
+
+class RecordSource:
+    """Draws the records of one input, one after the other.
+
+    Args:
+        choices: they decide.
+        topic: the input.
+        config: the properties of the records.
+        is_table: whether the input is a table, whose records can all be processed.
+
+    Attributes:
+        count: how many records were drawn.
+    """
+
+    def __init__(
+        self, choices: Choices, topic: str, config: WorkloadConfig, *, is_table: bool
+    ) -> None:
+        self._choices = choices
+        self._topic = topic
+        self._config = config
+        self._unprocessable = 0.0 if is_table else config.unprocessable
+        self.count = 0
+
+    def draw(self, now: int) -> DrawnRecord:
+        """The next record, sent at a time."""
+        choices, config = self._choices, self._config
+        keys = choices.between(1, config.keys) if config.skewed else config.keys
+        key = b"key-%d" % choices.below(keys)
+        # Each value is unique, so that no two records look alike.
+        value = None
+        if not choices.chance(config.tombstones):
+            value = b"%s-%d" % (self._topic.encode(), self.count)
+            if config.oversized and choices.chance(config.oversized):
+                value += b"x" * OVERSIZED_BYTES
+        timestamp = now
+        if choices.chance(config.late):
+            timestamp = max(timestamp - choices.between(1, config.max_lateness_ms), 0)
+        if self._unprocessable and choices.chance(self._unprocessable):
+            value, timestamp = self._spoiled(value, timestamp)
+        self.count += 1
+        return DrawnRecord(key, value, timestamp)
+
+    def _spoiled(self, value: bytes | None, timestamp: int) -> tuple[bytes | None, int]:
+        """A value and a timestamp with which no task can process a record."""
+        prefix = self._choices.pick((b"", UNREADABLE, REFUSED))
+        if value is None or not prefix:
+            return value, NO_VALID_TIMESTAMP
+        return prefix + value, timestamp
+
+
 class Workload:
     """The producers of all inputs of an application. They begin at once.
 
@@ -171,21 +229,20 @@ class _Producer:
         self._world = world
         self._topic = topic
         self._config = config
-        self._unprocessable = 0.0 if is_table else config.unprocessable
+        self._source = RecordSource(world.choices, topic, config, is_table=is_table)
         self._sent = sent
         self._partitions = len(cluster.partitions_of(topic))
         self._producer = OutsideProducer(world, cluster, f"workload-{topic}")
-        self._count = 0
 
     def run(self) -> Steps:
         """Send everything."""
         choices, config = self._world.choices, self._config
         yield from self._producer.begin()
-        pace = choices.between(1, _MAX_PACE)
-        while self._count < config.records:
+        pace = choices.between(1, MAX_PACE)
+        while self._source.count < config.records:
             yield self._world.time.timeout(choices.between(1, config.max_pause_ms * pace))
-            count = min(choices.between(1, config.max_burst), config.records - self._count)
-            is_last = self._count + count == config.records
+            count = min(choices.between(1, config.max_burst), config.records - self._source.count)
+            is_last = self._source.count + count == config.records
             # The last burst leaves a marker at the end of its partitions.
             if choices.chance(config.transactional) or (is_last and config.transactional):
                 yield from self._send_in_transaction(count)
@@ -193,7 +250,9 @@ class _Producer:
                 for _ in range(count):
                     record = self._draw()
                     self._keep(self._producer.send(*record), *record)
-        self._world.trace.emit("workload.ended", "workload", topic=self._topic, records=self._count)
+        self._world.trace.emit(
+            "workload.ended", "workload", topic=self._topic, records=self._source.count
+        )
 
     def _send_in_transaction(self, count: int) -> Steps:
         """Send a burst in a transaction, and commit or abort it."""
@@ -212,29 +271,8 @@ class _Producer:
 
     def _draw(self) -> tuple[str, bytes, bytes | None, int]:
         """A record: its partition, key, value and timestamp."""
-        choices, config = self._world.choices, self._config
-        keys = choices.between(1, config.keys) if config.skewed else config.keys
-        key = b"key-%d" % choices.below(keys)
-        # Each value is unique, so that no two records look alike.
-        value = None
-        if not choices.chance(config.tombstones):
-            value = b"%s-%d" % (self._topic.encode(), self._count)
-            if config.oversized and choices.chance(config.oversized):
-                value += b"x" * OVERSIZED_BYTES
-        timestamp = self._world.now
-        if choices.chance(config.late):
-            timestamp = max(timestamp - choices.between(1, config.max_lateness_ms), 0)
-        if self._unprocessable and choices.chance(self._unprocessable):
-            value, timestamp = self._spoiled(value, timestamp)
-        self._count += 1
-        return f"{self._topic}-{partition_for(key, self._partitions)}", key, value, timestamp
-
-    def _spoiled(self, value: bytes | None, timestamp: int) -> tuple[bytes | None, int]:
-        """A value and a timestamp with which no task can process a record."""
-        prefix = self._world.choices.pick((b"", UNREADABLE, REFUSED))
-        if value is None or not prefix:
-            return value, NO_VALID_TIMESTAMP
-        return prefix + value, timestamp
+        drawn = self._source.draw(self._world.now)
+        return f"{self._topic}-{partition_for(drawn.key, self._partitions)}", *drawn
 
     def _keep(
         self, offset: int, partition: str, key: bytes, value: bytes | None, timestamp: int

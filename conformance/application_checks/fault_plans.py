@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from random import Random
 
 from streamproof.scenarios.kafka.application_file import ApplicationFile, Fault
+from streamproof.scenarios.kafka.real_worlds import DELAYS_MS, FEW, MOMENTS
 from streamproof.scenarios.kafka.user_play import instance_names
 from streamproof.scenarios.scenario import Crash, Occurrence, Pause, Stop
 
@@ -21,20 +22,6 @@ AnyFault = Crash | Stop | Pause
 
 MOST_FAULTS = 3
 """The most faults in one run."""
-
-MOMENTS = {
-    "task.processed": "has processed its {nth} record",
-    "store.put": "has written to a store {times}",
-    "thread.committed": "has committed {times}",
-    "store.committed": "has committed a store {times}",
-}
-"""The events of an instance after which a fault may come, in words."""
-
-FEW = 4
-"""Commits are few: their number is drawn up to this one."""
-
-DELAYS_MS = (0, 0, 0, 40, 150, 400)
-"""The time between the moment and the fault: mostly none."""
 
 DOWN_MS = (0, 500, 2000)
 """How long an instance is down."""

@@ -6,6 +6,8 @@ Each instance and each client is a JVM among the processes of the world.
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.kafka.builds import built_application, recorder_option
+from streamproof.scenarios.kafka.builds import NATIVE, built_application, recorder_option
 from streamproof.scenarios.kafka.cluster import WARNINGS_LOGGED, Broker
 from streamproof.scenarios.kafka.processes import Processes, RealProcess
-from streamproof.stores.jvm.java_tools import java_command
+from streamproof.stores.jvm.host_build import NO_SEARCH
+from streamproof.stores.jvm.java_tools import CLASSES, java_command, shared_classes
 from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of
 
-__all__ = ["RUNNING_S", "RUNS", "Application", "Clients", "RealRecord", "line_of"]
+__all__ = ["RUNNING_S", "RUNS", "Application", "Clients", "RealRecord", "await_serving", "line_of"]
 
 RUNNING_S = 60.0
 """An instance takes 4 s until it runs, and much longer on a busy machine."""
@@ -77,7 +80,9 @@ class Clients:
         self._broker = broker
         built = built_application(broker.release)
         jars = [built / "application.jar", *class_path_of(broker.release, built, APPLICATION)]
-        self._java = java_command(jars, WARNINGS_LOGGED, SMALL)
+        native = f"-Djava.library.path={built / NATIVE}"
+        self._java = java_command(jars, WARNINGS_LOGGED, SMALL, native)
+        self._classes = built / CLASSES
         self._clients = 0
 
     def serve_senders(self, topics: Mapping[str, int]) -> Path:
@@ -93,16 +98,30 @@ class Clients:
             UsageError: the client does not come up.
         """
         directory = self._processes.directory / "sender"
+        wanted = [f"{topic}\t{number}" for topic, number in topics.items()]
+        process = self._serve("serve", directory, *wanted)
+        await_serving(directory, process)
+        return directory
+
+    def serve_worlds(self) -> tuple[Path, RealProcess]:
+        """Start a client that does the same for one world after the other.
+
+        Returns:
+            The directory for the directories of the worlds, which ``Worlds.java`` describes; and
+            the process of the client.
+
+        Raises:
+            UsageError: the client does not come up.
+        """
+        directory = self._processes.directory / "worlds"
+        process = self._serve("serve-worlds", directory)
+        await_serving(directory, process)
+        return directory, process
+
+    def _serve(self, command: str, directory: Path, *arguments: str) -> RealProcess:
         directory.mkdir()
         words = [*self._java, "streamproof.application.Clients", self._broker.address]
-        wanted = [f"{topic}\t{number}" for topic, number in topics.items()]
-        process = self._processes.start("sender", [*words, "serve", str(directory), *wanted])
-        deadline = time.monotonic() + CLIENT_S
-        while not (directory / "serving").exists():
-            if not process.is_running or time.monotonic() > deadline:
-                raise UsageError(f"The client that sends records fails. {process.told()}")
-            time.sleep(POLL_S)
-        return directory
+        return self._processes.start("sender", [*words, command, str(directory), *arguments])
 
     def create(self, topics: Mapping[str, int]) -> None:
         """Create topics, each with a number of partitions."""
@@ -150,17 +169,24 @@ class Application(Clients):
         broker: the broker.
         topology: the name of the topology, which is also the application id.
         recording: the directory where its instances are recorded; by default, they are not.
+        prefix: what its id and the names of all its topics begin with.
 
     Raises:
         UsageError: the JDK or Maven is missing.
     """
 
     def __init__(
-        self, processes: Processes, broker: Broker, topology: str, recording: Path | None = None
+        self,
+        processes: Processes,
+        broker: Broker,
+        topology: str,
+        recording: Path | None = None,
+        prefix: str = "",
     ) -> None:
         super().__init__(processes, broker)
         self._topology = topology
         self._recording = recording
+        self._prefix = prefix
         self._starts = 0
 
     def start(self, name: str, settings: Mapping[str, str]) -> RealProcess:
@@ -174,11 +200,15 @@ class Application(Clients):
             UsageError: it never runs; the message has the last lines of its log.
         """
         process = self.begin(name, settings)
+        self._await_running(name, process)
+        return process
+
+    def _await_running(self, name: str, process: RealProcess) -> None:
         deadline = time.monotonic() + RUNNING_S
         while process.is_running and time.monotonic() < deadline:
             lines = process.log.splitlines()
             if RUNS in lines:
-                return process
+                return
             if "state ERROR" in lines:
                 break
             time.sleep(POLL_S)
@@ -186,16 +216,19 @@ class Application(Clients):
         process.kill()
         raise UsageError(f"{name} of the application {self._topology} never runs. {said}")
 
-    def begin(self, name: str, settings: Mapping[str, str]) -> RealProcess:
+    def begin(
+        self, name: str, settings: Mapping[str, str], given: Sequence[str] = ()
+    ) -> RealProcess:
         """Start an instance; it runs once its log has a line ``RUNS``.
 
         Args:
             name: the instance, as ``instance-0``; its state directory outlives its processes.
             settings: settings of Kafka Streams besides ours, or instead of ours.
+            given: options of the JVM instead of the archive of classes.
         """
         directory = self._processes.directory
         own = {
-            "application.id": self._topology,
+            "application.id": f"{self._prefix}{self._topology}",
             # The proxy knows by it who has sent a request.
             "client.id": name,
             "bootstrap.servers": self._broker.address_of_instances,
@@ -205,11 +238,49 @@ class Application(Clients):
         properties = directory / f"{name}-start-{self._starts}.properties"
         lines = [f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()]
         properties.write_text("".join(lines), "utf-8")
-        recorder = [recorder_option(self._recording, name)] if self._recording else []
-        words = [self._java[0], *recorder, *self._java[1:], "streamproof.application.Application"]
+        options = [recorder_option(self._recording, name)] if self._recording else []
+        options += given or shared_classes(self._classes.parent)
+        options += [f"-Dstreamproof.topics={self._prefix}"] if self._prefix else []
+        words = [self._java[0], *options, *self._java[1:], "streamproof.application.Application"]
         return self._processes.start(
-            f"{name}-start-{self._starts}", [*words, self._topology, str(properties)]
+            f"{name}-start-{self._starts}",
+            [*words, self._topology, str(properties)],
+            environment=NO_SEARCH,
         )
+
+    def archive_classes(self) -> None:
+        """Let an instance write the classes that it has loaded, so that later ones start faster.
+
+        Its topics have to be there. Without the archive, an instance starts all the same.
+        """
+        if self._classes.exists():
+            return
+        made = self._processes.directory / CLASSES
+        process = self.begin("archive", {}, [f"-XX:ArchiveClassesAtExit={made}"])
+        self._await_running("archive", process)
+        process.stop()
+        if made.is_file():
+            # Others may read the archive meanwhile.
+            unfinished = self._classes.with_name(f"{CLASSES}-{os.getpid()}")
+            shutil.copy(made, unfinished)
+            unfinished.rename(self._classes)
+
+
+def await_serving(directory: Path, process: RealProcess) -> None:
+    """Wait until a client sends what a directory has.
+
+    Args:
+        directory: the directory.
+        process: the client.
+
+    Raises:
+        UsageError: the client fails, or takes too long.
+    """
+    deadline = time.monotonic() + CLIENT_S
+    while not (directory / "serving").exists():
+        if not process.is_running or time.monotonic() > deadline:
+            raise UsageError(f"The client that sends records fails. {process.told()}")
+        time.sleep(POLL_S)
 
 
 def line_of(topic: str, partition: int, record: RealRecord) -> str:

@@ -9,13 +9,17 @@ from pathlib import Path
 from streamproof.errors import UsageError
 from streamproof.scenarios import kafka
 from streamproof.stores.jvm.cached_builds import built_once
+from streamproof.stores.jvm.host_build import unpack_native_library
 from streamproof.stores.jvm.java_tools import compile_java, require_java
 from streamproof.stores.jvm.kafka_jars import APPLICATION, DEFAULT_RELEASE, class_path_of
 
-__all__ = ["built_application", "built_recorder", "recorder_option"]
+__all__ = ["NATIVE", "built_application", "built_recorder", "recorder_option"]
 
 BYTE_BUDDY = "net.bytebuddy:byte-buddy:1.15.11"
 """Changes classes while they are loaded; it knows those of Java 24, and runs on Java 8."""
+
+NATIVE = "native"
+"""The directory with the native library of RocksDB, beside the applications."""
 
 RECORDER = "recorder.jar"
 
@@ -32,8 +36,9 @@ def built_application(release: str) -> Path:
     def make(building: Path) -> None:
         jars = class_path_of(release, building, APPLICATION)
         compile_java(sources, jars, building, "application.jar")
+        unpack_native_library(jars, building / NATIVE)
 
-    depends_on = [require_java("javac"), *sources, *sources.values()]
+    depends_on = [require_java("javac"), NATIVE, *sources, *sources.values()]
     return built_once(f"kafka-{release}-application", depends_on, make)
 
 

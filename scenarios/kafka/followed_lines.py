@@ -72,6 +72,12 @@ class Rest:
     def __init__(self, tasks: Mapping[str, Iterable[str]]) -> None:
         self._tasks = tasks
         self._ends: dict[str, int] = {}
+        # By partition, the offset after the last record that readers of committed data see; and by
+        # partition and producer, that after the last one whose transaction is not decided.
+        self._records: dict[str, int] = {}
+        self._undecided: dict[tuple[str, int], int] = {}
+        # The inputs of which the task that runs now has processed a record.
+        self._begun: set[str] = set()
         self._committed: dict[str, int] = {}
         self._running: dict[str, str] = {}
         # The generation of the group that each thread follows.
@@ -81,13 +87,15 @@ class Rest:
         """Take an event in."""
         match event.kind:
             case "log.appended" | "transaction.marker":
-                if event.offset >= 0:
-                    self._ends[event.partition] = event.offset + 1
+                self._see_log(event)
+            case "task.processed":
+                self._begun.add(event.partition)
             case "offsets.committed":
                 self._committed.update(event.attributes["offsets"])
             case "task.state":
                 if event.attributes["after"] == "RUNNING":
                     self._running[event.task] = event.process
+                    self._begun -= set(self._tasks.get(event.task, ()))
                 elif self._running.get(event.task) == event.process:
                     del self._running[event.task]
             case "thread.assigned":
@@ -96,6 +104,20 @@ class Rest:
                 self._generations.pop(event.actor, None)
             case "instance.crashed":
                 self._drop(event.actor)
+
+    def _see_log(self, event: Event) -> None:
+        if event.offset < 0:
+            return
+        partition, producer = event.partition, event.attributes["producer"]
+        self._ends[partition] = event.offset + 1
+        if event.kind == "transaction.marker":
+            end = self._undecided.pop((partition, producer), 0)
+            if event.attributes["commit"]:
+                self._records[partition] = max(end, self._records.get(partition, 0))
+        elif event.attributes["transactional"]:
+            self._undecided[partition, producer] = event.offset + 1
+        else:
+            self._records[partition] = event.offset + 1
 
     def _drop(self, process: str) -> None:
         self._running = {task: at for task, at in self._running.items() if at != process}
@@ -111,6 +133,15 @@ class Rest:
             return False
         inputs = [partition for each in self._tasks.values() for partition in each]
         return set(self._running) == set(self._tasks) and (
-            set(self._running.values()) <= set(up)
-            and all(self._committed.get(each, 0) == self._ends.get(each, 0) for each in inputs)
+            set(self._running.values()) <= set(up) and all(map(self._is_done, inputs))
         )
+
+    def _is_done(self, partition: str) -> bool:
+        """Whether nothing is left to commit of an input.
+
+        Kafka commits a position behind markers only of inputs that it has processed a record of.
+        """
+        committed = self._committed.get(partition, 0)
+        if committed == self._ends.get(partition, 0):
+            return True
+        return partition not in self._begun and committed >= self._records.get(partition, 0)

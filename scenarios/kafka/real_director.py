@@ -95,6 +95,7 @@ class RealDirector:
         rest_s: how many seconds the application may be silent before it comes to rest in the end.
         most_s: how many seconds it may take to come to rest in all.
         brokers: makes faults between the instances and the brokers, if there are any.
+        followed: reads the recordings while they are written; by default, all of the directory.
 
     Attributes:
         undone: the numbers of the actions that have not happened.
@@ -115,6 +116,7 @@ class RealDirector:
         rest_s: float = REST_S,
         most_s: float = REST_S,
         brokers: Brokers | None = None,
+        followed: Followed | None = None,
     ) -> None:
         self._timeline = timeline
         self._nemesis = nemesis
@@ -129,7 +131,7 @@ class RealDirector:
         self._calm = time.monotonic()
         # When an event was last seen.
         self._moved = time.monotonic()
-        self._followed = Followed(recording)
+        self._followed = followed or Followed(recording)
         self._rest = rest
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()

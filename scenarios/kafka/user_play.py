@@ -322,26 +322,16 @@ class _Rest(Rest):
         self._groups: dict[tuple[str, str], int] = {}
         # By thread, the active tasks that it was given.
         self._given: dict[str, set[str]] = {}
-        # By partition and producer, the end of what is not decided.
-        self._open: dict[tuple[str, int], int] = {}
         self._written = time.monotonic()
 
     def see(self, event: Event) -> None:
         """Take an event in."""
         if event.kind == "log.appended":
             self._written = time.monotonic()
-            self._append(event)
-            return
         if event.kind == "offsets.committed":
             group = event.attributes["group"]
             for partition, offset in event.attributes["offsets"].items():
                 self._groups[group, partition] = offset
-            return
-        if event.kind == "transaction.marker":
-            producer = event.attributes["producer"]
-            end = self._open.pop((event.partition, producer), -1)
-            if event.attributes["commit"] and end >= 0:
-                self._ends[event.partition] = max(end, self._ends.get(event.partition, 0))
             return
         if event.kind == "thread.assigned":
             self._given[event.actor] = set(event.attributes["active"])
@@ -352,12 +342,6 @@ class _Rest(Rest):
             for each in gone:
                 del self._given[each]
         super().see(event)
-
-    def _append(self, event: Event) -> None:
-        if event.attributes["transactional"]:
-            self._open[event.partition, event.attributes["producer"]] = event.offset + 1
-        else:
-            self._ends[event.partition] = event.offset + 1
 
     def is_reached(self, up: Iterable[str]) -> bool:
         """Whether all tasks run in these processes, nothing is left to commit, and all is quiet."""
@@ -377,12 +361,12 @@ class _Rest(Rest):
         A consumer of the application itself has to come to the end, too, once it has committed.
         """
         read = dict(self._groups)
-        for partition in self._ends.keys() - {each for _, each in read}:
+        for partition in self._records.keys() - {each for _, each in read}:
             topic = partition.rpartition("-")[0]
             if topic in self._inputs or topic.endswith(REPARTITION):
                 read["nobody", partition] = 0
         for (group, partition), committed in sorted(read.items()):
-            end = self._ends.get(partition, 0)
+            end = self._records.get(partition, 0)
             if committed < end:
                 return f"{partition} is committed by {group} up to offset {committed} of {end}"
         return ""

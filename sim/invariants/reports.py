@@ -49,7 +49,12 @@ class _Closed:
 
 
 class _ClosedTasks(Invariant):
-    """An invariant of what members report of tasks that are closed."""
+    """An invariant of what members report of tasks that are closed.
+
+    As Kafka ships it, a thread reports only tasks whose directories it could lock for the
+    rebalance. So one thread of a process speaks for all of them, and the leader takes the best
+    report of a process. Source: Kafka, TaskManager#tryToLockAllNonEmptyTaskDirectories.
+    """
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -60,10 +65,16 @@ class _ClosedTasks(Invariant):
         # The threads that end because of a store. Nobody knows the offset of a store that could not
         # be closed.
         self._dying: set[str] = set()
+        self._locks_to_report = False
+        # The closed tasks that a thread of their process has reported; and by thread and task, that
+        # the thread has not, which is right if another one does.
+        self._reported: set[Place] = set()
+        self._missing: dict[Place, str] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
+            "application.started": self._configured,
             "instance.started": self._started,
             "store.opened": self._opened,
             "store.committed": self._commit,
@@ -76,10 +87,20 @@ class _ClosedTasks(Invariant):
             "instance.stopped": self._gone,
             "disk.power_lost": self._lost,
             "thread.subscribed": self._subscribed,
+            "thread.assigned": self._assigned,
         }
+
+    def _configured(self, event: Event) -> Iterator[str]:
+        self._locks_to_report = event.attributes["store_rules"] == "kafka"
+        yield from ()
 
     def _started(self, event: Event) -> Iterator[str]:
         self._releases[event.actor] = [event.attributes[each] for each in _OF_A_RELEASE]
+        self._reported -= set(_of_process(self._closed, event.actor))
+        prefix = f"{event.actor}/"
+        self._missing = {
+            here: each for here, each in self._missing.items() if not here[0].startswith(prefix)
+        }
         for here in _of_process(self._closed, event.actor):
             self._closed[here].is_older = True
         yield from ()
@@ -87,6 +108,7 @@ class _ClosedTasks(Invariant):
     def _opened(self, event: Event) -> Iterator[str]:
         here = event.process, event.task
         self._closed.pop(here, None)
+        self._reported.discard(here)
         offsets = self._committed.setdefault(here, {})
         if event.attributes["persistent"]:
             offsets[event.partition] = max(event.offset + 1, 0)
@@ -155,16 +177,28 @@ class _ClosedTasks(Invariant):
         del event
         return closed.total > 0
 
-    @staticmethod
-    def _compare(event: Event, task: str, total: int) -> Iterator[str]:
+    def _compare(self, event: Event, task: str, total: int) -> Iterator[str]:
         reported = event.attributes["sums"].get(task)
         if reported is None and total == 0:
             # The leader takes both for the same: the process lacks all of the task.
             return
         if reported is None:
-            yield f"{event.actor} does not report task {task}, whose stores have {total}"
-        elif reported != total:
+            missing = f"{event.actor} does not report task {task}, whose stores have {total}"
+            if self._locks_to_report:
+                self._missing[event.actor, task] = missing
+            else:
+                yield missing
+            return
+        self._reported.add((event.process, task))
+        if reported != total:
             yield f"{event.actor} reports {reported} for task {task}, but its stores have {total}"
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        """All threads of the process have reported by now."""
+        for here in [each for each in self._missing if each[0] == event.actor]:
+            missing = self._missing.pop(here)
+            if (event.process, here[1]) not in self._reported:
+                yield missing
 
 
 class WhatIsOnTheDiskIsReported(_ClosedTasks):

@@ -31,7 +31,7 @@ from streamproof.stores.jvm.java_tools import (
 from streamproof.stores.jvm.kafka_jars import class_path_of, release_numbers
 from streamproof.stores.jvm.layers import Layer, default_layer
 
-__all__ = ["host_command"]
+__all__ = ["NO_SEARCH", "host_command", "unpack_native_library"]
 
 MAIN = "streamproof.host.Host"
 
@@ -41,6 +41,9 @@ such as ``to-4.2`` and ``from-4.3``."""
 
 ANSWERS_APART = ("sh", "-c", 'exec "$@" 3>&1 1>&2', "sh")
 """The answers have a descriptor of their own: the JVM and native code use the standard output."""
+
+NO_SEARCH = {"ROCKSDB_MUSL_LIBC": "false"}
+"""The environment in which RocksDB starts no process to find out which libc there is."""
 
 _NATIVE = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
 """The names that RocksDB gives to machines."""
@@ -66,7 +69,8 @@ def host_command(release: str, store: str, layer: Layer, class_path: Sequence[st
     path: list[Path | str] = [*jars, *class_path] if is_last else [*class_path, *jars]
     options = shared_classes(built) if is_last else []
     options += [f"-Dstreamproof.kafka={release}", f"-Djava.library.path={built / 'native'}"]
-    words = [*ANSWERS_APART, "env", "ROCKSDB_MUSL_LIBC=false", *java_command(path, *options)]
+    environment = [f"{name}={value}" for name, value in NO_SEARCH.items()]
+    words = [*ANSWERS_APART, "env", *environment, *java_command(path, *options)]
     return shlex.join([*words, MAIN, store, layer])
 
 
@@ -78,7 +82,7 @@ def _built(release: str) -> Path:
     def make(building: Path) -> None:
         jars = class_path_of(release, building)
         compile_java(sources, jars, building, "host.jar")
-        _unpack_native_library(jars, building / "native")
+        unpack_native_library(jars, building / "native")
 
     depends_on = [compiler, *sources, *sources.values()]
     return built_once(
@@ -107,8 +111,13 @@ def _is_within(release: str, range_: str) -> bool:
     return numbers <= end if way == "to" else numbers >= end
 
 
-def _unpack_native_library(jars: list[Path], folder: Path) -> None:
-    """Unpack RocksDB's library once: each JVM that is killed would leave its own copy."""
+def unpack_native_library(jars: list[Path], folder: Path) -> None:
+    """Unpack RocksDB's library once: each JVM that is killed would leave its own copy.
+
+    Args:
+        jars: those of RocksDB are among them.
+        folder: where it goes; it does not exist yet.
+    """
     folder.mkdir()
     name = f"librocksdbjni-{_NATIVE.get(platform.machine(), '')}.so"
     for path in jars:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,9 @@ from streamproof.commands.options import (
     FirstSeed,
     KafkaRelease,
     OfTheJvm,
+    OnWorld,
     StoreLayer,
+    release_of_world,
     subjects_with,
 )
 from streamproof.commands.terminal import terminal
@@ -140,13 +142,14 @@ def explore(
     class_path: ClassPath = "",
     kafka: KafkaRelease = "",
     layer: StoreLayer = "",
+    on: OnWorld = "",
 ) -> None:
     """Explore simulated worlds, and shrink what breaks a promise.
 
     Each seed draws one world, faults included, and all invariants watch it. Every second world is
     drawn for something that few worlds have reached. The exploration stops at the first failure,
     shrinks it, and writes it as a scenario that `replay` plays. After Ctrl-C or a kill, the same
-    command goes on.
+    command goes on. With --on, real processes play short worlds, all on one broker.
 
     Exit codes:
       0    nothing was found
@@ -161,6 +164,21 @@ def explore(
     from streamproof.runs.exploration import RUNS, ExploreRequest, open_exploration
     from streamproof.scenarios.shrinking import MOST_RUNS
 
+    if release := release_of_world(on):
+        _refuse_simulated(defect, patch, seam, subject)
+        raise typer.Exit(
+            _explore_for_real(
+                release,
+                seed=seed,
+                runs=runs,
+                budget_s=parse_duration(budget) if budget else 0.0,
+                swarm=swarm,
+                jobs=jobs,
+                keep_going=keep_going,
+                most_plays=shrink_runs,
+                out=out,
+            )
+        )
     (subject,) = subjects_with([subject], OfTheJvm(class_path, kafka, layer))
     request = ExploreRequest(
         seed=seed,
@@ -180,6 +198,27 @@ def explore(
     with ledger:
         code = _explore(terminal(), ledger, worlds, request)
     raise typer.Exit(code)
+
+
+def _refuse_simulated(defect: str, patch: str, seam: str, subject: str) -> None:
+    """Refuse what only the simulator can do.
+
+    Raises:
+        UsageError: one of the options is given.
+    """
+    given = {"--defect": defect, "--patch": patch, "--seam": seam, "--subject": subject}
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"{name} changes the simulator: leave it out, or leave --on out.")
+
+
+def _explore_for_real(release: str, **asked: Any) -> int:
+    """Explore worlds of real processes; returns the exit code."""
+    from streamproof.commands.real_explore import explore_for_real
+    from streamproof.runs.real_exploration import RealExploreRequest
+
+    given = {name: value for name, value in asked.items() if value is not None}
+    return explore_for_real(terminal(), RealExploreRequest(release=release, **given))
 
 
 def _explore(

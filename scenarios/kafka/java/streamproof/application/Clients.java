@@ -37,15 +37,16 @@ public final class Clients {
       case "send" -> send(cluster, Files.readAllLines(file));
       case "serve" -> {
         create(cluster, rest);
-        Sender.serve(cluster, file, rest);
+        Sender.serve(cluster, file, rest, "");
       }
+      case "serve-worlds" -> Worlds.serve(cluster, file);
       case "read" -> read(cluster, file, rest.get(0), rest.subList(1, rest.size()));
       default -> throw new IllegalArgumentException("There is no command " + arguments[1] + ".");
     }
   }
 
   /** Each line has a topic and its number of partitions. */
-  private static void create(Map<String, Object> cluster, List<String> lines) throws Exception {
+  static void create(Map<String, Object> cluster, List<String> lines) throws Exception {
     List<NewTopic> topics = new ArrayList<>();
     for (String line : lines) {
       String[] words = line.split("\t");

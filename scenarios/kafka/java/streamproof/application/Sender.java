@@ -21,6 +21,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * makes {@code sent-N}, which has an error unless it is empty. Files without a transaction are sent
  * one after the other, and files with one at a time.
  *
+ * <p>A file {@code over} ends it.
+ *
  * <p>The first line says how a transaction around the records ends ({@code commit}, {@code abort}
  * or nothing), and how many milliseconds it stays open. Each other line has a topic, a partition, a
  * timestamp in ms, a key and a value.
@@ -30,19 +32,39 @@ final class Sender {
 
   private static final AtomicInteger IDS = new AtomicInteger();
 
-  private Sender() {
+  private final Map<String, Object> cluster;
+  private final KafkaProducer<byte[], byte[]> plain;
+  private final String prefix;
+
+  private Sender(
+        Map<String, Object> cluster, KafkaProducer<byte[], byte[]> plain, String prefix) {
+    this.cluster = cluster;
+    this.plain = plain;
+    this.prefix = prefix;
   }
 
-  static void serve(Map<String, Object> cluster, Path directory, List<String> topics)
+  /** Each topic has a number of partitions; all of their names begin with a prefix. */
+  static void serve(
+        Map<String, Object> cluster, Path directory, List<String> topics, String prefix)
         throws Exception {
-    KafkaProducer<byte[], byte[]> plain = producer(cluster, "");
-    // The first metadata take a while, and nobody waits for them later.
-    topics.forEach(each -> plain.partitionsFor(each.split("\t")[0]));
-    Files.createFile(directory.resolve("serving"));
     ExecutorService inOrder = Executors.newSingleThreadExecutor();
     ExecutorService atOnce = Executors.newCachedThreadPool();
+    try (KafkaProducer<byte[], byte[]> plain = producer(cluster, "")) {
+      Sender sender = new Sender(cluster, plain, prefix);
+      // The first metadata take a while, and nobody waits for them later.
+      topics.forEach(each -> plain.partitionsFor(prefix + each.split("\t")[0]));
+      Files.createFile(directory.resolve("serving"));
+      sender.loop(directory, inOrder, atOnce);
+    } finally {
+      inOrder.shutdownNow();
+      atOnce.shutdownNow();
+    }
+  }
+
+  private void loop(Path directory, ExecutorService inOrder, ExecutorService atOnce)
+        throws Exception {
     int number = 0;
-    while (true) {
+    while (!Files.exists(directory.resolve("over"))) {
       Path wanted = directory.resolve("send-" + number);
       if (!Files.exists(wanted)) {
         Thread.sleep(POLL_MS);
@@ -50,18 +72,16 @@ final class Sender {
       }
       Path answer = directory.resolve("sent-" + number);
       boolean isPlain = Files.readAllLines(wanted).get(0).startsWith("\t");
-      (isPlain ? inOrder : atOnce).execute(() -> answer(cluster, plain, wanted, answer));
+      (isPlain ? inOrder : atOnce).execute(() -> answer(wanted, answer));
       number++;
     }
   }
 
-  private static void answer(
-        Map<String, Object> cluster, KafkaProducer<byte[], byte[]> plain, Path wanted,
-        Path answer) {
+  private void answer(Path wanted, Path answer) {
     try {
       String error = "";
       try {
-        send(cluster, plain, Files.readAllLines(wanted));
+        send(Files.readAllLines(wanted));
       } catch (Exception raised) {
         error = raised.toString();
       }
@@ -73,16 +93,14 @@ final class Sender {
     }
   }
 
-  private static void send(
-        Map<String, Object> cluster, KafkaProducer<byte[], byte[]> plain, List<String> lines)
-        throws Exception {
+  private void send(List<String> lines) throws Exception {
     String[] transaction = lines.get(0).split("\t");
     if (transaction[0].isEmpty()) {
       write(plain, lines);
       return;
     }
     try (KafkaProducer<byte[], byte[]> own =
-              producer(cluster, "timeline-" + IDS.incrementAndGet())) {
+              producer(cluster, prefix + "timeline-" + IDS.incrementAndGet())) {
       own.initTransactions();
       own.beginTransaction();
       write(own, lines);
@@ -95,13 +113,13 @@ final class Sender {
     }
   }
 
-  private static void write(KafkaProducer<byte[], byte[]> producer, List<String> lines)
+  private void write(KafkaProducer<byte[], byte[]> producer, List<String> lines)
         throws Exception {
     List<Future<?>> sent = new ArrayList<>();
     for (String line : lines.subList(1, lines.size())) {
       String[] words = line.split("\t");
       sent.add(producer.send(new ProducerRecord<>(
-          words[0], Integer.parseInt(words[1]), Long.parseLong(words[2]),
+          prefix + words[0], Integer.parseInt(words[1]), Long.parseLong(words[2]),
           Clients.decoded(words[3]), Clients.decoded(words[4]))));
     }
     producer.flush();

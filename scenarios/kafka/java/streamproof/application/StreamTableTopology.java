@@ -19,8 +19,8 @@ final class StreamTableTopology {
   static Topology make() {
     ByteArrayDeserializer bytes = new ByteArrayDeserializer();
     return new Topology()
-        .addSource("stream", bytes, bytes, "stream")
-        .addSource("table", bytes, bytes, "table")
+        .addSource("stream", bytes, bytes, Topics.named("stream"))
+        .addSource("table", bytes, bytes, Topics.named("table"))
         .addProcessor("fill", Fill::new, "table")
         .addProcessor("join", () -> new Join(STORE), "stream")
         .addStateStore(CountTopology.store(STORE), "fill", "join")
