@@ -34,6 +34,10 @@ def _package(binds: Binds) -> ModuleType:
         from streamproof.conformance import application_checks
 
         return application_checks
+    if binds == "real-runtime":
+        from streamproof.conformance import real_runtime_checks
+
+        return real_runtime_checks
     from streamproof.conformance import checks
 
     return checks

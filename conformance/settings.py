@@ -34,6 +34,8 @@ class Limits(Struct, frozen=True, kw_only=True):
         shrink_worlds: the most simulated applications for shrinking one failure.
         grown_rows: the number of rows in a store that grows, a multiple of 100.
         application_runs: the number of runs with faults of a real application.
+        real_worlds: the number of drawn worlds that Kafka itself plays.
+        real_scenarios: the most scenarios of the library that Kafka itself plays besides.
     """
 
     examples: int
@@ -53,6 +55,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     shrink_worlds: int
     grown_rows: int
     application_runs: int
+    real_worlds: int
+    real_scenarios: int
 
 
 LIMITS: dict[Profile, Limits] = {
@@ -74,6 +78,8 @@ LIMITS: dict[Profile, Limits] = {
         shrink_worlds=16,
         grown_rows=1_200,
         application_runs=1,
+        real_worlds=3,
+        real_scenarios=1,
     ),
     "quick": Limits(
         examples=25,
@@ -93,6 +99,8 @@ LIMITS: dict[Profile, Limits] = {
         shrink_worlds=40,
         grown_rows=6_000,
         application_runs=4,
+        real_worlds=12,
+        real_scenarios=6,
     ),
     "full": Limits(
         examples=250,
@@ -112,6 +120,8 @@ LIMITS: dict[Profile, Limits] = {
         shrink_worlds=120,
         grown_rows=40_000,
         application_runs=25,
+        real_worlds=120,
+        real_scenarios=1000,
     ),
 }
 

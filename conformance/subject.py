@@ -7,7 +7,7 @@ store in a process of its own (docs/store-host.md). ``kafka:`` and ``java:`` nam
 (docs/jvm-stores.md).
 
 ``runtime`` is no store: it is the simulated runtime, and ``runtime:ignores-lag`` is the same with
-one of its defects switched on.
+one of its defects switched on. ``runtime:kafka@4.3.1`` is Kafka Streams itself, in real processes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,26 @@ from streamproof.errors import UsageError
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.host.client import HostFactory
+from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, require_release
 from streamproof.stores.jvm.subjects import command_of, description_of, is_of_the_jvm
 from streamproof.version import __version__
 
-__all__ = ["RUNTIME", "Subject", "binds_of", "builtin_names", "defect_of", "load_subject"]
+__all__ = [
+    "REAL_RUNTIME",
+    "RUNTIME",
+    "Subject",
+    "binds_of",
+    "builtin_names",
+    "defect_of",
+    "load_subject",
+    "release_of_runtime",
+]
 
 RUNTIME = "runtime"
 """The name of the simulated runtime."""
+
+REAL_RUNTIME = f"{RUNTIME}:kafka"
+"""The name of Kafka Streams itself; a release may follow, as in ``runtime:kafka@4.3.1``."""
 
 APPLICATION = ".toml"
 """How the name of the file ends that describes an application."""
@@ -91,7 +104,8 @@ class Subject:
     @property
     def is_remote(self) -> bool:
         """Whether the store lives in a process of its own."""
-        return isinstance(self.factory, HostFactory) or binds_of(self.name) == "application"
+        is_real = binds_of(self.name) in ("application", "real-runtime")
+        return isinstance(self.factory, HostFactory) or is_real
 
     @property
     def ends_with_process(self) -> bool:
@@ -138,6 +152,13 @@ class Subject:
                 package=package,
                 version=version,
             )
+        if binds_of(self.name) == "real-runtime":
+            return SubjectInfo(
+                name=self.name,
+                description="Kafka Streams itself, in real processes that are really killed.",
+                package="kafka-streams",
+                version=release_of_runtime(self.name),
+            )
         if binds_of(self.name) == "application":
             return SubjectInfo(
                 name=self.name,
@@ -177,6 +198,8 @@ def binds_of(name: str) -> Binds:
     """The kind of requirements that apply to a subject of this name."""
     if name.endswith(APPLICATION):
         return "application"
+    if name.partition("@")[0] == REAL_RUNTIME:
+        return "real-runtime"
     return "runtime" if name == RUNTIME or defect_of(name) else "store"
 
 
@@ -187,6 +210,21 @@ def defect_of(name: str) -> str:
     """
     module, _, defect = name.partition(":")
     return defect if module == RUNTIME and "-" in defect else ""
+
+
+def release_of_runtime(name: str) -> str:
+    """The release of Kafka in the name of Kafka Streams itself; the newest one by default.
+
+    Raises:
+        UsageError: the name has no release of Kafka.
+    """
+    _, at, release = name.partition("@")
+    if at and not release:
+        raise UsageError(
+            f"Subject {name!r}: give a release, as in {REAL_RUNTIME}@{DEFAULT_RELEASE}."
+        )
+    require_release(release or DEFAULT_RELEASE)
+    return release or DEFAULT_RELEASE
 
 
 def _runtime_description(defect: str) -> str:
@@ -225,6 +263,9 @@ def load_subject(name: str) -> Subject:
     """
     if binds_of(name) == "runtime":
         return _runtime(name)
+    if binds_of(name) == "real-runtime":
+        release_of_runtime(name)
+        return Subject(name, _no_store, Capabilities(), None)
     if binds_of(name) == "application":
         return _application(name)
     if name.startswith(HOST):

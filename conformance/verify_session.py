@@ -166,7 +166,7 @@ class Session:
             name: Capabilities(**info.capabilities)  # type: ignore[arg-type]  # It came from one.
             for name, info in infos.items()
         }
-        self._asked = {name: self._applicable(name, requirements) for name in infos}
+        self._asked = {name: self._applicable(name, self._asked_of(name)) for name in infos}
         self._bank = {(each.subject, each.name): each for each in bank if self._can_repeat(each)}
         self._mended: set[tuple[str, str]] = set()
         self._searching = False
@@ -200,7 +200,7 @@ class Session:
             UsageError: a subject cannot be verified at all; the message says why.
         """
         for subject in self.results:
-            for requirement in self.requirements:
+            for requirement in self._asked_of(subject):
                 result = untested_result(
                     subject,
                     requirement,
@@ -306,6 +306,14 @@ class Session:
             msgspec.structs.replace(each, checks=checks_of(each, subject, capabilities))
             for each in applicable(requirements, capabilities, guarantee, spec)
         ]
+
+    def _asked_of(self, subject: str) -> list[Requirement]:
+        """The requirements of this run as a subject is asked for them.
+
+        The simulated runtime and Kafka itself have the same requirements, and different checks.
+        """
+        own = {each.id: each for each in requirements_that_bind(binds_of(subject))}
+        return [own.get(each.id, each) for each in self.requirements]
 
     # The bank.
 

@@ -313,6 +313,9 @@ def require_one_kind(names: Iterable[str], guarantee: Guarantee) -> Binds:
     """
     names = list(names)
     kinds = sorted({binds_of(name) for name in names})
+    if kinds == ["real-runtime", "runtime"]:
+        # They stand beside each other in one matrix.
+        kinds = ["runtime"]
     if len(kinds) > 1:
         raise UsageError(
             "Stores, the runtime and applications are asked for different promises: verify them "

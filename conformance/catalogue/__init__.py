@@ -29,7 +29,7 @@ __all__ = [
     "unmet_need",
 ]
 
-Binds = Literal["store", "runtime", "application"]
+Binds = Literal["store", "runtime", "application", "real-runtime"]
 """The party that a requirement binds: a state store, the runtime whose tasks use the store, or an
 application on Kafka Streams."""
 
@@ -71,6 +71,15 @@ SWARM = "swarm."
 
 OF_APPLICATIONS = ["fault.kills_and_restarts"]
 """The check of applications."""
+
+OF_REAL_RUNTIMES = ["real_world.plays"]
+"""The check of Kafka itself."""
+
+NOT_RECORDED = (
+    "not tried: no invariant of recorded runs asks for it, only checks that call the simulated "
+    "runtime"
+)
+"""Why a requirement of the runtime is not put to Kafka itself."""
 
 AREA_NEEDS: dict[str, tuple[str, ...]] = {
     "KV": ("key_value",),
@@ -232,6 +241,8 @@ def requirements_that_bind(binds: Binds) -> list[Requirement]:
     which there is an invariant, which is what the swarm tries. They take nothing away from the
     verdict where nobody could observe what they need.
     """
+    if binds == "real-runtime":
+        return [_put_to_kafka(each) for each in requirements_that_bind("runtime")]
     if binds != "application":
         return [each for each in load_catalogue().values() if each.binds == binds]
     return [
@@ -239,3 +250,13 @@ def requirements_that_bind(binds: Binds) -> list[Requirement]:
         for each in load_catalogue().values()
         if each.binds == binds or any(name.startswith(SWARM) for name in each.checks)
     ]
+
+
+def _put_to_kafka(requirement: Requirement) -> Requirement:
+    """A requirement of the runtime as it is put to Kafka itself.
+
+    What nobody could observe takes nothing away from the verdict, and never counts as held.
+    """
+    if any(name.startswith(SWARM) for name in requirement.checks):
+        return structs.replace(requirement, core=False, checks=OF_REAL_RUNTIMES)
+    return structs.replace(requirement, core=False, checks=[], untested=NOT_RECORDED)

@@ -22,6 +22,7 @@ _NEEDS_NOTHING: dict[Binds, str] = {
     "store": "nothing beyond the plain methods",
     "runtime": "nothing",
     "application": "nothing",
+    "real-runtime": "nothing",
 }
 
 _HEADINGS: dict[State, str] = {

@@ -20,10 +20,10 @@ final class CountTopology {
 
   static Topology make() {
     return new Topology()
-        .addSource("source", new ByteArrayDeserializer(), new ValueReader(), "in")
+        .addSource("source", new ByteArrayDeserializer(), new ValueReader(), Topics.named("in"))
         .addProcessor("count", Counter::new, "source")
         .addStateStore(store(STORE), "count")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+        .addSink("sink", Topics.named("out"), new ByteArraySerializer(), new ByteArraySerializer(),
           new KeyPartitioner(), "count");
   }
 

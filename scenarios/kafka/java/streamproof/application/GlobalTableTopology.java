@@ -19,11 +19,11 @@ final class GlobalTableTopology {
     ByteArrayDeserializer bytes = new ByteArrayDeserializer();
     return new Topology()
         .addGlobalStore(
-          CountTopology.store(STORE).withLoggingDisabled(), "table", bytes, bytes, "table", "fill",
-          Fill::new)
-        .addSource("source", bytes, bytes, "in")
+          CountTopology.store(STORE).withLoggingDisabled(), "table", bytes, bytes,
+          Topics.named("table"), "fill", Fill::new)
+        .addSource("source", bytes, bytes, Topics.named("in"))
         .addProcessor("join", () -> new StreamTableTopology.Join(STORE), "source")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+        .addSink("sink", Topics.named("out"), new ByteArraySerializer(), new ByteArraySerializer(),
           new KeyPartitioner(), "join");
   }
 

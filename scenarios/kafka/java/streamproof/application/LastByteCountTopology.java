@@ -23,14 +23,14 @@ final class LastByteCountTopology {
     int partitions = Integer.parseInt(properties.getProperty(PARTITIONS));
     StreamsBuilder builder = new StreamsBuilder();
     builder.addStateStore(CountTopology.store(CountTopology.STORE));
-    builder.stream("in", Consumed.with(bytes, bytes))
+    builder.stream(Topics.named("in"), Consumed.with(bytes, bytes))
         .filter((key, value) -> value != null)
         .map((key, value) -> KeyValue.pair(new byte[] {value[value.length - 1]}, key))
         .repartition(Repartitioned.with(bytes, bytes).withName("keys")
             .withNumberOfPartitions(partitions + 1)
             .withStreamPartitioner(new KeyPartitioner()))
         .process(CountTopology.Counter::new, CountTopology.STORE)
-        .to("out", Produced.with(bytes, bytes, new KeyPartitioner()));
+        .to(Topics.named("out"), Produced.with(bytes, bytes, new KeyPartitioner()));
     return builder.build(properties);
   }
 }

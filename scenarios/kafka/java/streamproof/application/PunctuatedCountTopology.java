@@ -25,11 +25,12 @@ final class PunctuatedCountTopology {
 
   static Topology make() {
     return new Topology()
-        .addSource("source", new ByteArrayDeserializer(), new ByteArrayDeserializer(), "in")
+        .addSource("source", new ByteArrayDeserializer(), new ByteArrayDeserializer(),
+          Topics.named("in"))
         .addProcessor("count", Counter::new, "source")
         .addStateStore(CountTopology.store(COUNTS), "count")
         .addStateStore(CountTopology.store(PENDING), "count")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+        .addSink("sink", Topics.named("out"), new ByteArraySerializer(), new ByteArraySerializer(),
           new KeyPartitioner(), "count");
   }
 

@@ -23,13 +23,13 @@ final class ReusedTableTopology {
         StreamsConfig.TOPOLOGY_OPTIMIZATION_CONFIG, StreamsConfig.REUSE_KTABLE_SOURCE_TOPICS);
     Serde<byte[]> bytes = Serdes.ByteArray();
     StreamsBuilder builder = new StreamsBuilder();
-    KTable<byte[], byte[]> table = builder.table("table", Consumed.with(bytes, bytes),
+    KTable<byte[], byte[]> table = builder.table(Topics.named("table"), Consumed.with(bytes, bytes),
         Materialized.<byte[], byte[]>as(Stores.persistentKeyValueStore("rows"))
             .withKeySerde(bytes).withValueSerde(bytes));
-    builder.stream("stream", Consumed.with(bytes, bytes))
+    builder.stream(Topics.named("stream"), Consumed.with(bytes, bytes))
         .filter((key, value) -> value != null)
         .leftJoin(table, Texts::joined, Joined.with(bytes, bytes, bytes))
-        .to("out", Produced.with(bytes, bytes, new KeyPartitioner()));
+        .to(Topics.named("out"), Produced.with(bytes, bytes, new KeyPartitioner()));
     return builder.build(properties);
   }
 }

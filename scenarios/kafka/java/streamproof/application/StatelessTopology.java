@@ -13,9 +13,9 @@ final class StatelessTopology {
 
   static Topology make() {
     return new Topology()
-        .addSource("source", new ByteArrayDeserializer(), new ValueReader(), "in")
+        .addSource("source", new ByteArrayDeserializer(), new ValueReader(), Topics.named("in"))
         .addProcessor("reverse", Reverse::new, "source")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+        .addSink("sink", Topics.named("out"), new ByteArraySerializer(), new ByteArraySerializer(),
           new KeyPartitioner(), "reverse");
   }
 

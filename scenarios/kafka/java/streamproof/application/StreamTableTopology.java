@@ -24,7 +24,7 @@ final class StreamTableTopology {
         .addProcessor("fill", Fill::new, "table")
         .addProcessor("join", () -> new Join(STORE), "stream")
         .addStateStore(CountTopology.store(STORE), "fill", "join")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+        .addSink("sink", Topics.named("out"), new ByteArraySerializer(), new ByteArraySerializer(),
           new KeyPartitioner(), "join");
   }
 

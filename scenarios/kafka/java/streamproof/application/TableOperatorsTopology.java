@@ -25,9 +25,9 @@ final class TableOperatorsTopology {
   static Topology make() {
     ByteArrayDeserializer bytes = new ByteArrayDeserializer();
     Topology topology = new Topology()
-        .addSource(LEFT, bytes, bytes, "left")
-        .addSource(RIGHT, bytes, bytes, "right")
-        .addSource("events", bytes, bytes, "events")
+        .addSource(LEFT, bytes, bytes, Topics.named("left"))
+        .addSource(RIGHT, bytes, bytes, Topics.named("right"))
+        .addSource("events", bytes, bytes, Topics.named("events"))
         .addProcessor("fill-left", () -> new Fill(LEFT, RIGHT), LEFT)
         .addProcessor("fill-right", () -> new Fill(RIGHT, LEFT), RIGHT)
         .addProcessor("aggregate", Aggregate::new, "events")
@@ -37,13 +37,13 @@ final class TableOperatorsTopology {
         .addStateStore(store(LATEST), "aggregate", "fill-left");
     ByteArraySerializer written = new ByteArraySerializer();
     return topology
-        .addSink("to-filtered", "filtered", written, written, new KeyPartitioner(),
+        .addSink("to-filtered", Topics.named("filtered"), written, written, new KeyPartitioner(),
           "fill-left")
-        .addSink("to-mapped", "mapped", written, written, new KeyPartitioner(),
+        .addSink("to-mapped", Topics.named("mapped"), written, written, new KeyPartitioner(),
           "fill-left")
-        .addSink("to-joined", "joined", written, written, new KeyPartitioner(),
+        .addSink("to-joined", Topics.named("joined"), written, written, new KeyPartitioner(),
           "fill-left", "fill-right")
-        .addSink("to-out", "out", written, written, new KeyPartitioner(),
+        .addSink("to-out", Topics.named("out"), written, written, new KeyPartitioner(),
           "aggregate");
   }
 

@@ -35,14 +35,15 @@ final class WindowedCountTopology {
 
   static Topology make() {
     return new Topology()
-        .addSource("source", new ByteArrayDeserializer(), new ByteArrayDeserializer(), "in")
+        .addSource("source", new ByteArrayDeserializer(), new ByteArrayDeserializer(),
+          Topics.named("in"))
         .addProcessor("count", Counter::new, "source")
         .addStateStore(
           Stores.windowStoreBuilder(
             Stores.persistentWindowStore(STORE, RETENTION, Duration.ofMillis(SIZE_MS), false),
             Serdes.ByteArray(), Serdes.ByteArray()),
           "count")
-        .addSink("sink", "out", new ByteArraySerializer(), new ByteArraySerializer(),
+        .addSink("sink", Topics.named("out"), new ByteArraySerializer(), new ByteArraySerializer(),
           new KeyPartitioner(), "count");
   }
 

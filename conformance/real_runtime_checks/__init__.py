@@ -1,0 +1,1 @@
+"""The checks of Kafka Streams itself, which play worlds with real processes."""
