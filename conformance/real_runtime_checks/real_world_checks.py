@@ -21,7 +21,7 @@ from streamproof.conformance.violations import Unusable, violation_of
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.observable import OF_BROKERS
 from streamproof.scenarios.kafka.real_search import Failure, confirmed, failures_of
-from streamproof.scenarios.kafka.real_settings import why_not
+from streamproof.scenarios.kafka.real_settings import needs_proxy, why_not
 from streamproof.scenarios.kafka.real_worlds import FOUND, REAL_WORLDS, drawn_world
 from streamproof.scenarios.kafka.shared_broker import RealRun, SharedBroker
 from streamproof.scenarios.scenario import Crash, Scenario, Setup
@@ -81,7 +81,9 @@ def right_variants(release: str, *, exactly_once: bool) -> Iterator[tuple[Scenar
             moments = [each.when for each in scenario.file.timeline if each.when is not None]
             # The names of partitions are others in worlds that share a broker, and a broker that
             # is shared cannot stand still.
-            is_simple = all(not each.partition and each.kind not in OF_BROKERS for each in moments)
+            is_simple = not needs_proxy(scenario.file.timeline) and all(
+                not each.partition and each.kind not in OF_BROKERS for each in moments
+            )
             if is_right and is_meant and is_simple and not why_not(scenario, setup, release):
                 yield scenario, setup
 

@@ -22,7 +22,12 @@ from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_play import judgement_of
-from streamproof.scenarios.kafka.real_settings import settings_of, why_not
+from streamproof.scenarios.kafka.real_settings import (
+    needs_proxy,
+    settings_of,
+    topics_of,
+    why_not,
+)
 from streamproof.scenarios.kafka.recording import SUFFIX, Recorded, read_recording
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.sim.invariants.judging import Judgement
@@ -122,6 +127,8 @@ class SharedBroker:
             UsageError: it cannot be played for real, or its processes do not come up.
         """
         reason = why_not(scenario, setup, self._release)
+        if not reason and needs_proxy(scenario.file.timeline):
+            reason = "no proxy stands before a broker that worlds share"
         if reason:
             raise UsageError(
                 f"{scenario.name} cannot be played on Kafka {self._release}: {reason}."
@@ -130,7 +137,7 @@ class SharedBroker:
         plan, timeline = setup.plan, scenario.file.timeline
         topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
         at = self._recorded.stat().st_size
-        prefix, sender = self._serve(topology.partitions)
+        prefix, sender = self._serve(topics_of(plan))
         share = Share(self._recorded, prefix, at)
         try:
             with Processes(self._place) as processes:
