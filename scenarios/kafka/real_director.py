@@ -217,7 +217,8 @@ class RealDirector:
     def _is_done(self) -> bool:
         if self._due or self._sending or self._is_busy or self._is_disturbed:
             return False
-        return not self._left or self._has_rested(self._never_s) or not self._nemesis.up
+        is_over = self._has_rested(self._never_s) or self._is_silent() or not self._nemesis.up
+        return not self._left or is_over
 
     def _heal(self) -> None:
         for name in self._nemesis.names:

@@ -41,7 +41,10 @@ class NothingIsLeftInUse(Invariant):
 
 
 class HotDirectoryIsKept(Invariant):
-    """Only directories that were unused for long are cleaned up (KAFKA-20805)."""
+    """Only directories that were unused for long are cleaned up (KAFKA-20805).
+
+    A task without stores has nothing in its directory, and Kafka locks none for it.
+    """
 
     name = "the directory of a task is cleaned up only if it was not used for long"
     requirement = "TASK-011"
@@ -55,15 +58,21 @@ class HotDirectoryIsKept(Invariant):
         super().__init__(history)
         self._open: dict[tuple[str, str], None] = {}
         self._closed: dict[tuple[str, str], int] = {}
+        self._changelogs: Mapping[str, list[str]] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
+            "application.started": self._configured,
             "task.state": self._state,
             "instance.crashed": self._gone,
             "instance.stopped": self._gone,
             "state.cleaned": self._cleaned,
         }
+
+    def _configured(self, event: Event) -> Iterator[str]:
+        self._changelogs = event.attributes["changelogs"]
+        yield from ()
 
     def _state(self, event: Event) -> Iterator[str]:
         here = event.process, event.task
@@ -80,6 +89,8 @@ class HotDirectoryIsKept(Invariant):
 
     def _cleaned(self, event: Event) -> Iterator[str]:
         here = event.actor, event.task
+        if not self._changelogs.get(event.task):
+            return
         if here in self._open:
             yield f"the directory of task {event.task} was deleted while the task was open"
         self.tried |= here in self._closed

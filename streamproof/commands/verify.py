@@ -43,8 +43,8 @@ SubjectsArgument = Annotated[
         help="A store to verify: module:factory, path/to/file.py:factory, a built-in name, or "
         "'cmd:./myhost --dir {dir}' for a store in another language. kafka:rocksdb is "
         "Kafka's own store, and java:com.acme.Stores#supplier a store in --classpath. Or "
-        "`runtime`, to verify the simulated runtime that stores run in. Or app.toml, the file of "
-        "an application on Kafka Streams.",
+        "`runtime`, to verify the simulated runtime that stores run in, or runtime:kafka@RELEASE, "
+        "to verify Kafka Streams itself. Or app.toml, the file of an application on Kafka Streams.",
     ),
 ]
 
