@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -90,6 +91,7 @@ class SharedBroker:
         self._processes = Processes(place)
         # Several threads may play worlds.
         self._worlds = count()
+        self._interrupted = Event()
         try:
             recording = self._processes.directory / "recording"
             recording.mkdir()
@@ -115,6 +117,11 @@ class SharedBroker:
     ) -> None:
         self._processes.close()
 
+    def interrupt(self) -> None:
+        """Give up the worlds that other threads play now; their calls raise UsageError."""
+        given_up, self._interrupted = self._interrupted, Event()
+        given_up.set()
+
     def play(self, scenario: Scenario, setup: Setup, keep: Path | None = None) -> RealRun:
         """Play a world.
 
@@ -133,7 +140,7 @@ class SharedBroker:
             raise UsageError(
                 f"{scenario.name} cannot be played on Kafka {self._release}: {reason}."
             )
-        begun = time.monotonic()
+        begun, interrupted = time.monotonic(), self._interrupted
         plan, timeline = setup.plan, scenario.file.timeline
         topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
         at = self._recorded.stat().st_size
@@ -159,7 +166,7 @@ class SharedBroker:
                     never_s=NEVER_S,
                     rest_s=REST_S,
                     most_s=MOST_S,
-                    followed=_SharedFollowed(recording, share),
+                    followed=_SharedFollowed(recording, share, interrupted),
                 )
                 director.run()
                 # What is written while the instances end belongs to no promise.
@@ -256,11 +263,18 @@ class Share:
 class _SharedFollowed(Followed):
     """Reads what is added to the recordings of a world whose broker others share."""
 
-    def __init__(self, directory: Path, share: Share) -> None:
+    def __init__(self, directory: Path, share: Share, interrupted: Event) -> None:
         super().__init__(directory)
         self._share = share
+        self._interrupted = interrupted
 
     def new(self) -> Iterator[FollowedLine]:
-        """The events since the last call; those of one process are in order."""
+        """The events since the last call; those of one process are in order.
+
+        Raises:
+            UsageError: the world is given up.
+        """
+        if self._interrupted.is_set():
+            raise UsageError("The world was given up.")
         self._share.take()
         return super().new()

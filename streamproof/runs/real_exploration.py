@@ -148,7 +148,7 @@ def new_real_runs(
     def play(seed: int) -> Explored:
         return _explored(broker, seed, space, request.out)
 
-    running = _in_order(play, seeds, request.jobs, ends)
+    running = _in_order(play, seeds, request.jobs, ends, broker.interrupt)
     with closing(running):  # type: ignore[type-var]
         for each in running:
             ledger.add(each)
@@ -158,9 +158,16 @@ def new_real_runs(
 
 
 def _in_order(
-    play: Callable[[int], Explored], seeds: Iterator[int], jobs: int, ends: float
+    play: Callable[[int], Explored],
+    seeds: Iterator[int],
+    jobs: int,
+    ends: float,
+    give_up: Callable[[], None],
 ) -> Iterator[Explored]:
-    """What came of each seed, in their order; none begins after the end."""
+    """What came of each seed, in their order; none begins after the end.
+
+    Whoever stops early waits for no world that is being played: it is given up.
+    """
     pool = ThreadPoolExecutor(jobs)
     running: deque[Future[Explored]] = deque()
     try:
@@ -172,6 +179,9 @@ def _in_order(
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
+    except BaseException:
+        give_up()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
