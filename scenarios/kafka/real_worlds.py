@@ -110,6 +110,7 @@ REAL_WORLDS = PlanSpace(
         "recycles_tasks": [True],
         "static_members": [False],
         "group_membership_operation": ["DEFAULT"],
+        "group_protocol": ["classic"],
         "default_query_isolation": [""],
         "window_databases": ["one"],
         "transaction_version": [2],
@@ -163,6 +164,7 @@ LEFT_OUT: Mapping[str, str] = {
     "handlers of exceptions",
     "rules of the proposals where Kafka differs": "a real instance follows its release",
     "explicit flushes": "RocksDB flushes by itself",
+    "the protocol of groups of streams": "the applications in Java start with the classic one",
     "several brokers": "all worlds share one broker, which stays up",
 }
 """What the simulator draws and real worlds do not have, each with the reason."""
