@@ -21,7 +21,33 @@ _Input = tuple[str, str, str]
 """A thread, one of its tasks, and an input."""
 
 
-class ResetsAreNeeded(Invariant):
+class _Positions(Invariant):
+    """An invariant that follows the committed offsets of inputs, and the beginnings of tasks."""
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # By input, its committed offsets, each with the number of its event.
+        self._committed: dict[str, list[tuple[int, int]]] = {}
+        # By thread and task, the number of the event with which it began to restore. The task asks
+        # for its offsets after that.
+        self._begun: dict[tuple[str, str], int] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"offsets.committed": self._commit, "task.state": self._state}
+
+    def _commit(self, event: Event) -> Iterable[str]:
+        for partition, offset in event.attributes["offsets"].items():
+            self._committed.setdefault(partition, []).append((event.sequence, offset))
+        return ()
+
+    def _state(self, event: Event) -> Iterable[str]:
+        if event.attributes["after"] == "RESTORING":
+            self._begun[event.actor, event.task] = event.sequence
+        return ()
+
+
+class ResetsAreNeeded(_Positions):
     """An input is reset only if its position is gone, and as ``auto.offset.reset`` says."""
 
     name = "an input is reset only where its position is gone, and to where the policy says"
@@ -38,17 +64,12 @@ class ResetsAreNeeded(Invariant):
         super().__init__(history)
         self._policy = "earliest"
         self._tables: set[str] = set()
-        # By input, the number of the event that committed an offset of it first.
-        self._first: dict[str, int] = {}
-        # By thread and task, the number of the event with which it began to restore.
-        self._begun: dict[tuple[str, str], int] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
+            **super().observers,
             "application.started": self._start,
-            "offsets.committed": self._commit,
-            "task.state": self._state,
             "input.reset": self._reset,
         }
 
@@ -58,23 +79,13 @@ class ResetsAreNeeded(Invariant):
         self._tables = set(event.attributes["sources"])
         yield from ()
 
-    def _commit(self, event: Event) -> Iterable[str]:
-        for partition in event.attributes["offsets"]:
-            self._first.setdefault(partition, event.sequence)
-        return ()
-
-    def _state(self, event: Event) -> Iterator[str]:
-        if event.attributes["after"] == "RESTORING":
-            self._begun[event.actor, event.task] = event.sequence
-        yield from ()
-
     def _reset(self, event: Event) -> Iterator[str]:
         partition, position = event.partition, event.attributes["position"]
         start = self.history.forgotten.starts.get(partition, 0)
         if position == NO_POSITION:
-            # The offset was fetched after the task had begun to restore.
             begun = self._begun.get((event.actor, event.task), 0)
-            if self._first.get(partition, begun) < begun:
+            first, _ = self._committed.get(partition, [(begun, 0)])[0]
+            if first < begun:
                 yield (
                     f"{event.actor} reads {partition} from {event.offset} as if nothing were "
                     f"committed, but {self.history.committed[partition]} is"
@@ -107,7 +118,7 @@ class ResetsAreNeeded(Invariant):
         return first is not None and first.offset == event.offset and first.transactional
 
 
-class InputsAreReadOn(Invariant):
+class InputsAreReadOn(_Positions):
     """A task reads each input on from its committed offset, record by record, until a reset.
 
     The next record is the next one that the guarantee makes visible.
@@ -123,34 +134,22 @@ class InputsAreReadOn(Invariant):
         self._next: dict[tuple[str, str], dict[str, int]] = {}
         # By thread, task and input, where a reset goes on once the fetched records are processed.
         self._resets: dict[_Input, int] = {}
-        # By input, its committed offsets, each with the number of its event.
-        self._committed: dict[str, list[tuple[int, int]]] = {}
-        # By thread and task, the number of the event with which it began to restore.
-        self._begun: dict[tuple[str, str], int] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
-            "task.state": self._state,
+            **super().observers,
             "task.processed": self._process,
             "record.dropped": self._process,
             "input.reset": self._reset,
-            "offsets.committed": self._commit,
         }
 
-    def _commit(self, event: Event) -> Iterable[str]:
-        for partition, offset in event.attributes["offsets"].items():
-            self._committed.setdefault(partition, []).append((event.sequence, offset))
-        return ()
-
-    def _state(self, event: Event) -> Iterator[str]:
+    def _state(self, event: Event) -> Iterable[str]:
         self._next.pop((event.actor, event.task), None)
-        if event.attributes["after"] == "RESTORING":
-            self._begun[event.actor, event.task] = event.sequence
         if self._resets and event.attributes["after"] != "RUNNING":
             owner = event.actor, event.task
             self._resets = {at: each for at, each in self._resets.items() if at[:2] != owner}
-        yield from ()
+        return super()._state(event)
 
     def _reset(self, event: Event) -> Iterator[str]:
         self._resets[event.actor, event.task, event.partition] = event.offset

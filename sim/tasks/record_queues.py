@@ -29,10 +29,6 @@ NO_TIME = -1
 """The stream time of a task that has not processed a record."""
 
 
-def _is_refused(record: LogEntry) -> bool:
-    return bool(refusal(record.timestamp, record.value))
-
-
 class PartitionGroup:
     """The record queues of a task.
 
@@ -71,6 +67,8 @@ class PartitionGroup:
         self.limit = limit
         self._ignores_lag = defect("ignores-lag")
         self._chooses_by_largest_time = defect("chooses-by-largest-time")
+        # The partitions and offsets of records that cannot be processed.
+        self._refused: set[tuple[str, int]] = set()
         self._lags: dict[str, int] = {}
         self._deadlines: dict[str, int] = {}
         self.stream_time = NO_TIME
@@ -97,8 +95,15 @@ class PartitionGroup:
     def add(self, partition: str, records: Iterable[LogEntry]) -> bool:
         """Buffer records; return whether the partition is over its limit, and has to be paused."""
         queue = self._queues[partition]
-        queue.extend(records)
+        for each in records:
+            queue.append(each)
+            if refusal(each.timestamp, each.value):
+                self._refused.add((partition, each.offset))
         return len(queue) > self.limit
+
+    def is_refused(self, partition: str, offset: int) -> bool:
+        """Whether a record that was buffered cannot be processed."""
+        return (partition, offset) in self._refused
 
     def drop(self, partition: str) -> None:
         """Drop all buffered records of a partition: a mistake, unless they are read again."""
@@ -147,10 +152,11 @@ class PartitionGroup:
         heads = [(name, queue[0].timestamp) for name, queue in self._queues.items() if queue]
         if not heads:
             return None
-        refused = next((name for name, _ in heads if _is_refused(self._queues[name][0])), None)
-        if refused is not None:
-            # It is left out at once, and moves no time (Kafka: CorruptedRecord).
-            return refused, self._queues[refused].popleft()
+        if self._refused:
+            for name, _ in heads:
+                if self.is_refused(name, self._queues[name][0].offset):
+                    # It is left out at once, and moves no time (Kafka: CorruptedRecord).
+                    return name, self._queues[name].popleft()
         if self._chooses_by_largest_time:
             heads = [(name, max(time, self.partition_times[name])) for name, time in heads]
         partition = self._choices.pick(next_partitions(heads))

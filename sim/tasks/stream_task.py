@@ -478,9 +478,11 @@ class StreamTask:
         if taken is None:
             return False
         partition, record = taken
-        if reason := self._reason_to_drop(record):
-            self._drop(partition, record, reason)
-            return True
+        if self.queues.is_refused(partition, record.offset):
+            reason = self._reason_to_drop(record)
+            if reason:
+                self._drop(partition, record, reason)
+                return True
         topic, _, number = partition.rpartition("-")
         context = self._opened()
         context.record_metadata = RecordMetadata(topic, int(number), record.offset)
