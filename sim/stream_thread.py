@@ -113,6 +113,8 @@ class StreamThread:
         self._deadlines = TaskDeadlines(self._world, self.name, self._config.task_timeout_ms)
         # Whether anything has happened since the last commit.
         self._is_dirty = False
+        # Whether it has lost its tasks, and does not join again yet.
+        self._is_lost = False
         # Assigned tasks with nothing open yet: by id, whether the task will be active.
         self._pending: dict[str, bool] = {}
         self._next_probing: int | None = None
@@ -128,7 +130,8 @@ class StreamThread:
     @property
     def generation(self) -> int:
         """The generation whose assignment the thread has taken; -1 while it joins another."""
-        return -1 if self._membership.is_rebalancing else self._membership.generation
+        outside = self._membership.is_rebalancing or self._is_lost
+        return -1 if outside else self._membership.generation
 
     @property
     def updater(self) -> StateUpdater:
@@ -650,6 +653,7 @@ class StreamThread:
     def _handle_lost(self, error: BrokerError | None) -> Steps:
         """Close the tasks without a commit, because other members own them by now, and rejoin."""
         self._world.trace.emit("thread.lost", self.name, reason=type(error).__name__)
+        self._is_lost = True
         with self._membership.held():
             for task in self._lost_tasks():
                 restoring = task.state is TaskState.RESTORING
@@ -659,6 +663,7 @@ class StreamThread:
             self._assign_inputs()
         yield from self._committer.renew_producer(self.tasks.values())
         self._membership.join_anew()
+        self._is_lost = False
 
     def _lost_tasks(self) -> list[StreamTask]:
         return [] if self._world.defect("keeps-tasks-after-loss") else self._active()

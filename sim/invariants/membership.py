@@ -216,6 +216,8 @@ class StaticMembersComeBack(Invariant):
         self._members = _Members()
         # By name of a static member, its id.
         self._names: dict[str, str] = {}
+        # By the id of a member, its thread.
+        self._threads: dict[str, str] = {}
         # By thread, its last generation, active tasks and standbys.
         self._had: dict[str, tuple[int, list[str], list[str]]] = {}
         # Threads that have come back, and have got no assignment since.
@@ -227,11 +229,13 @@ class StaticMembersComeBack(Invariant):
             "group.member_joined": self._joined,
             "group.member_left_out": self._gone,
             "group.member_left": self._gone,
+            "group.reconciled": self._reconciled,
             "thread.assigned": self._assigned,
         }
 
     def _joined(self, event: Event) -> Iterator[str]:
         name, more = event.attributes["instance_id"], event.attributes
+        self._threads[more["member"]] = more["thread"]
         if not name:
             return
         before = self._names.get(name, "")
@@ -244,6 +248,14 @@ class StaticMembersComeBack(Invariant):
 
     def _gone(self, event: Event) -> Iterable[str]:
         self._members.gone(event)
+        return ()
+
+    def _reconciled(self, event: Event) -> Iterable[str]:
+        # With the streams protocol, the tasks of a member may change within its epoch.
+        more = event.attributes
+        thread = self._threads.get(more["member"])
+        if thread is not None:
+            self._had[thread] = more["epoch"], sorted(more["since"]), more["standby"]
         return ()
 
     def _assigned(self, event: Event) -> Iterator[str]:

@@ -67,6 +67,9 @@ class _Inputs(Invariant):
         last = processed.get(partition)
         if last is None or self.history.compacted.get(partition, 0) > last:
             return None
+        if last < self.history.forgotten.resets.get(partition, 0):
+            # What was buffered before the reset is processed first.
+            return None
         return next(iter(self.history.visible(partition, last + 1)), None)
 
 

@@ -526,6 +526,17 @@ def test_the_least_timestamp_comes_first() -> None:
     assert len(found(LeastTimestampFirst, processed(5, others={"b-0": [4]}))) == 1
 
 
+def test_what_was_buffered_before_a_reset_comes_before_it() -> None:
+    """The log does not tell which record follows then."""
+    log = [appended(offset, partition="b-0") for offset in range(5)]
+    first, second = (processed(offset, partition="b-0") for offset in (0, 1))
+    reset = "input.reset", {"actor": A, "partition": "b-0", "offset": 4, "position": 2}
+    other = processed(9, others={"b-0": [20]})
+    assert len(found(LeastTimestampFirst, *log, first, second, other)) == 1
+    asked = (reset[0], {**reset[1], "task": "0_0"})
+    assert found(LeastTimestampFirst, *log, first, asked, second, other) == []
+
+
 @pytest.mark.parametrize(
     ("idle_ms", "known", "message"),
     [

@@ -16,9 +16,13 @@ from streamproof.sim.broker_errors import (
 from streamproof.sim.brokers.streams_group import Heartbeat, StreamsGroup, Told
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.sticky_assignment import Share, assign_sticky
+from streamproof.sim.instances import Instance
+from streamproof.sim.invariants import Watch
+from streamproof.sim.invariants.membership import StaticMembersComeBack
 from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment
+from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import Plan
 
 TASKS = ("0_0", "0_1")
@@ -185,6 +189,62 @@ def test_worlds_with_the_protocol_are_clean(seed: int) -> None:
     plan = draw(choices, STREAMS)
     assert plan.config.group_protocol == "streams"
     assert run(choices, plan).violations == []
+
+
+def test_a_static_member_that_gave_a_task_up_comes_back_without_it() -> None:
+    """Within its epoch, so the invariant asks the brokers what the member had."""
+
+    def said(replaces: str, *between: tuple[str, dict[str, object]]) -> list[str]:
+        joins = {"thread": "a/thread-0", "instance_id": "one"}
+        has = {"generation": 1, "standby": []}
+        watch = Watch([StaticMembersComeBack], exactly_once=True)
+        for number, (kind, more) in enumerate(
+            [
+                ("group.member_joined", {**joins, "member": "m1", "replaces": ""}),
+                ("thread.assigned", {**has, "active": ["0_0", "0_1"]}),
+                *between,
+                ("group.member_joined", {**joins, "member": "m2", "replaces": replaces}),
+                ("thread.assigned", {**has, "active": ["0_0"]}),
+            ]
+        ):
+            actor = "a/thread-0" if kind == "thread.assigned" else "brokers"
+            watch(Event(number, number, actor, kind, "", "", -1, more))
+        return [each.message for each in watch.violations]
+
+    step = {"member": "m1", "epoch": 1, "since": {"0_0": 1}, "standby": [], "revoking": {"0_1": 1}}
+    assert len(said("m1")) == 1
+    assert said("m1", ("group.reconciled", step)) == []
+
+
+def test_a_thread_that_has_lost_its_tasks_is_not_running() -> None:
+    """Not even before it asks to join again, so that nothing is cleaned up meanwhile."""
+    space = PlanSpace(guarantees=["exactly-once"], kinds=["pause"], plan={"activation": [0.9]})
+    seen: list[int] = []
+    instances: list[Instance] = []
+    lost: set[str] = set()
+
+    def watch(event: Event) -> None:
+        if event.kind == "thread.lost":
+            lost.add(event.actor)
+        elif event.kind == "thread.subscribed":
+            lost.discard(event.actor)
+        elif event.kind == "thread.producer" and event.actor in lost:
+            threads = [each for instance in instances for each in instance.threads]
+            seen.extend(each.generation for each in threads if each.name == event.actor)
+
+    for seed in range(6):
+        choices = Choices.seeded(seed)
+        plan = draw(choices, space)
+        lost.clear()
+        instances.clear()
+        run(
+            choices,
+            plan,
+            watchers=[watch],
+            direct=lambda stage: instances.extend(stage.instances),
+        )
+    assert seen
+    assert set(seen) == {-1}
 
 
 def test_an_upgrade_needs_the_classic_protocol() -> None:
