@@ -101,8 +101,8 @@ class CommittedInputWasProcessed(Invariant):
             if self._is_of_kafka and partition not in self._begun:
                 end = max((each.offset + 1 for each in self.history.visible(partition)), default=0)
                 end = max(end, offset)
-            # After a reset to the end there is nothing to commit.
-            if offset != end and self.history.forgotten.resets.get(partition) != end:
+            # After a reset to the end, be it behind a marker, there is nothing to commit.
+            if offset != end and self.history.forgotten.resets.get(partition, -1) < end:
                 yield f"{partition} ends at {end}, but only {offset} was committed"
 
 

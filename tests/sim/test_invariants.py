@@ -386,6 +386,22 @@ def test_committed_input_was_processed() -> None:
     assert "only 1 was committed" in broken(processed(0), offsets(1))[0]
 
 
+@pytest.mark.parametrize(("target", "count"), [(3, 0), (2, 0), (1, 1)])
+def test_nothing_is_left_to_commit_after_a_reset_to_the_end(target: int, count: int) -> None:
+    """With the rules of Kafka, the end is behind the last record or behind its marker."""
+    marker = {"partition": "in-0", "offset": 2, "producer": 1, "commit": True}
+    reset = {"actor": A, "task": "0_0", "partition": "in-0", "offset": target, "position": -1}
+    events = [
+        started(store_rules="kafka"),
+        *(appended(each, partition="in-0", producer=1) for each in range(2)),
+        ("transaction.marker", marker),
+        processed(0),
+        state("RUNNING"),
+        ("input.reset", reset),
+    ]
+    assert len(found(CommittedInputWasProcessed, *events)) == count
+
+
 def test_each_input_counts_once() -> None:
     """In a committed transaction that has its offset."""
     log = appended(0, partition="in-0")
