@@ -6,6 +6,7 @@ Each instance and each client is a JVM among the processes of the world.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -13,6 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.builds import NATIVE, built_application, recorder_option
@@ -26,6 +28,9 @@ __all__ = ["RUNNING_S", "RUNS", "Application", "Clients", "RealRecord", "await_s
 
 RUNNING_S = 60.0
 """An instance takes 4 s until it runs, and much longer on a busy machine."""
+
+PROCESS_FILE = "kafka-streams-process-metadata"
+"""The file of a state directory with the id of its process (Kafka, StateDirectory)."""
 
 RUNS = "state RUNNING"
 """The line that an instance writes once it runs."""
@@ -234,6 +239,7 @@ class Application(Clients):
             "bootstrap.servers": self._broker.address_of_instances,
             "state.dir": str(directory / f"{name}-state"),
         }
+        self._identify(Path(own["state.dir"]) / own["application.id"], name)
         self._starts += 1
         properties = directory / f"{name}-start-{self._starts}.properties"
         lines = [f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()]
@@ -247,6 +253,15 @@ class Application(Clients):
             [*words, self._topology, str(properties)],
             environment=NO_SEARCH,
         )
+
+    @staticmethod
+    def _identify(state: Path, name: str) -> None:
+        """Give an instance an id that sorts like its name: the group breaks ties by these ids."""
+        file = state / PROCESS_FILE
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            identity = UUID(bytes=name.encode()[-16:].rjust(16, b"\0"))
+            file.write_text(json.dumps({"processId": str(identity)}), "utf-8")
 
     def archive_classes(self) -> None:
         """Let an instance write the classes that it has loaded, so that later ones start faster.
