@@ -67,9 +67,14 @@ class Rest:
 
     Args:
         tasks: the inputs of each task.
+        settle_s: how long the application goes on after that by the clock, in seconds.
+
+    Attributes:
+        settle_s: the same.
     """
 
-    def __init__(self, tasks: Mapping[str, Iterable[str]]) -> None:
+    def __init__(self, tasks: Mapping[str, Iterable[str]], settle_s: float = 0.0) -> None:
+        self.settle_s = settle_s
         self._tasks = tasks
         self._ends: dict[str, int] = {}
         # By partition, the offset after the last record that readers of committed data see; and by

@@ -183,8 +183,9 @@ class RealDirector:
         self._release_all()
         self._heal()
         self._moved = time.monotonic()
-        self._until(lambda: self._has_rested(SETTLED_S) or self._is_silent(), self._most_s)
-        self.has_come_to_rest = self._has_rested(SETTLED_S)
+        settled_s = SETTLED_S + self._rest.settle_s
+        self._until(lambda: self._has_rested(settled_s) or self._is_silent(), self._most_s)
+        self.has_come_to_rest = self._has_rested(settled_s)
         if self._brokers is not None:
             for number, each in enumerate(self._timeline):
                 if isinstance(each, Fault) and not self._brokers.has_fired(number):

@@ -9,11 +9,16 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import Application
 from streamproof.scenarios.kafka.cluster import free_ports, start_broker
 from streamproof.scenarios.kafka.cluster_faults import Brokers, start_proxy
-from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
-from streamproof.scenarios.kafka.real_settings import needs_proxy, settings_of, topics_of, why_not
+from streamproof.scenarios.kafka.real_settings import (
+    needs_proxy,
+    rest_of,
+    settings_of,
+    topics_of,
+    why_not,
+)
 from streamproof.scenarios.kafka.recording import Recorded, read_recording
 from streamproof.scenarios.play import Judged, never_done, unexpected
 from streamproof.scenarios.recorded_run import RecordedRun
@@ -81,7 +86,7 @@ def _recorded(scenario: Scenario, setup: Setup, release: str) -> tuple[Recorded,
         names = [f"instance-{number}" for number in range(plan.instances)]
         instances = ConfiguredInstances(application, settings_of(plan))
         nemesis = RealNemesis(instances, recording, names)
-        rest = Rest({name: task.inputs for name, task in topology.tasks.items()})
+        rest = rest_of(plan)
         brokers = Brokers(processes, broker, recording, nemesis.tell) if proxied else None
         director = RealDirector(
             timeline, nemesis, recording, sender, topology.topics, rest=rest, brokers=brokers

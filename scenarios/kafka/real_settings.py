@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.scenarios.kafka.cluster_faults import SITES
+from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.observable import UNOBSERVED
 from streamproof.scenarios.scenario import (
     AnyAction,
@@ -25,7 +26,14 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.world_plan import Plan
 
-__all__ = ["TOPOLOGIES_IN_JAVA", "needs_proxy", "settings_of", "topics_of", "why_not"]
+__all__ = [
+    "TOPOLOGIES_IN_JAVA",
+    "needs_proxy",
+    "rest_of",
+    "settings_of",
+    "topics_of",
+    "why_not",
+]
 
 TOPOLOGIES_IN_JAVA = frozenset(
     {
@@ -125,6 +133,8 @@ def _obstacles_of_the_timeline(scenario: Scenario) -> Iterator[str]:
             yield f"no real process can be made to do this at a given moment: {name}"
         elif isinstance(action, Fault) and action.site not in SITES:
             yield f"no real process can be made to do this at a given moment: {action.site}"
+        if isinstance(action, Send) and any((each.timestamp or 0) < 0 for each in action.records):
+            yield "no producer sends a record without a timestamp any more"
         when = action.when
         if when is not None and when.kind in UNOBSERVED:
             reason = UNOBSERVED[when.kind]
@@ -225,3 +235,11 @@ def topics_of(plan: Plan) -> dict[str, int]:
     dead_letters = plan.config.errors_dead_letter_queue_topic_name
     own = {name: count for name, count in topology.partitions.items() if name not in internal}
     return {**own, **({dead_letters: 1} if dead_letters else {})}
+
+
+def rest_of(plan: Plan) -> Rest:
+    """What knows when an application has processed all its input, and sent on what it owes."""
+    family = TOPOLOGIES[plan.topology]
+    tasks = family.topology(plan.partitions).tasks
+    inputs = {name: task.inputs for name, task in tasks.items()}
+    return Rest(inputs, family.settle_ms / 1000)

@@ -18,13 +18,14 @@ from typing import NamedTuple, Self
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import Application, await_serving
 from streamproof.scenarios.kafka.cluster import start_broker
-from streamproof.scenarios.kafka.followed_lines import Followed, FollowedLine, Rest
+from streamproof.scenarios.kafka.followed_lines import Followed, FollowedLine
 from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_play import judgement_of
 from streamproof.scenarios.kafka.real_settings import (
     needs_proxy,
+    rest_of,
     settings_of,
     topics_of,
     why_not,
@@ -162,7 +163,7 @@ class SharedBroker:
                     recording,
                     sender,
                     topology.topics,
-                    rest=Rest({name: task.inputs for name, task in topology.tasks.items()}),
+                    rest=rest_of(plan),
                     never_s=NEVER_S,
                     rest_s=REST_S,
                     most_s=MOST_S,
