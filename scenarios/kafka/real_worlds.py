@@ -80,7 +80,7 @@ TROUBLES_MS = (200, 800, 2_500)
 """How long an instance stands still, or is paused: shorter or longer than its session."""
 
 REAL_WORLDS = PlanSpace(
-    topologies=sorted(TOPOLOGIES_IN_JAVA - {"global-table-join"}),
+    topologies=sorted(TOPOLOGIES_IN_JAVA - {"global-table-join", "reused-table-join"}),
     upgrades=[""],
     kinds=["crash", "pause", "bounce", "hold"],
     plan={
@@ -146,6 +146,8 @@ REAL_WORLDS = PlanSpace(
 LEFT_OUT: Mapping[str, str] = {
     "topologies without a twin in Java": "a real instance runs the Java application of that name",
     "global tables": "the recorder does not follow global stores",
+    "tables that are read from their input again": "the recorder shows the rows of their stores "
+    "with timestamps when a task changes its role",
     "upgrades, static members": "all instances have one release and plain members",
     "stores in memory, stores that stage writes": "the applications in Java use RocksDB, and no "
     "released Kafka stages writes",

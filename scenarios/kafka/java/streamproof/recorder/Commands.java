@@ -16,6 +16,8 @@ import java.util.WeakHashMap;
 final class Commands {
   private static final int POLL_MS = 2;
 
+  private static final String THREAD = "streamproof-commands";
+
   private static final Set<Object> CLIENTS =
       Collections.newSetFromMap(Collections.synchronizedMap(new WeakHashMap<>()));
 
@@ -34,9 +36,14 @@ final class Commands {
   }
 
   static void serve(Path directory, String name) {
-    Thread thread = new Thread(() -> loop(directory, name), "streamproof-commands");
+    Thread thread = new Thread(() -> loop(directory, name), THREAD);
     thread.setDaemon(true);
     thread.start();
+  }
+
+  /** Whether something that somebody asked for is being done. */
+  static boolean isHere() {
+    return Thread.currentThread().getName().equals(THREAD);
   }
 
   private static void loop(Path directory, String name) {

@@ -33,6 +33,9 @@ final class Recording {
   private final String id;
   private long written;
 
+  /** Whether a thread stands still at a hold: all others do at their next event. */
+  private boolean standing;
+
   Recording(Path directory) throws IOException {
     this.directory = directory;
     Files.createDirectories(directory);
@@ -53,8 +56,24 @@ final class Recording {
     }
   }
 
-  /** Write an event, and hold the process there if a hold is for this event. */
-  synchronized void event(Line event) {
+  /**
+   * Write an event, and hold the process there if a hold is for this event. While it stands still,
+   * only what somebody asks of it goes on: a pause that comes at a hold could not end otherwise.
+   */
+  void event(Line event) {
+    String hold;
+    long number;
+    synchronized (this) {
+      standAside();
+      number = written;
+      hold = written(event);
+      standing = standing || hold != null;
+    }
+    await(hold, number);
+  }
+
+  /** Write an event; the hold at which the process stands still now, or null. */
+  private String written(Line event) {
     Map<String, Object> line = new LinkedHashMap<>();
     line.put("at", System.nanoTime());
     line.put("actor", event.actor());
@@ -73,16 +92,20 @@ final class Recording {
     }
     line.put("number", written);
     write(line);
-    if (hold != null && !isLater) {
-      await(hold);
-    }
+    return isLater ? null : hold;
   }
 
   /** Hold the process at the end of a step whose event said so at its beginning. */
-  synchronized void stepDone() {
+  void stepDone() {
     Later later = LATER.get();
-    if (later != null) {
-      LATER.remove();
+    if (later == null) {
+      return;
+    }
+    LATER.remove();
+    long number;
+    synchronized (this) {
+      standAside();
+      number = written;
       Map<String, Object> line = new LinkedHashMap<>();
       line.put("about", "hold");
       line.put("at", System.nanoTime());
@@ -90,19 +113,39 @@ final class Recording {
       line.put("of", later.number());
       line.put("number", written);
       write(line);
-      await(later.hold());
+      standing = true;
+    }
+    await(later.hold(), number);
+  }
+
+  /** Wait while another thread stands still, except for what somebody asks of this process. */
+  private void standAside() {
+    try {
+      while (standing && !Commands.isHere()) {
+        wait();
+      }
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
     }
   }
 
   /** Stand still until somebody makes the file that lets this process go on. */
-  private void await(String hold) {
-    Path go = directory.resolve("go-" + id + "-" + (written - 1));
+  private void await(String hold, long number) {
+    if (hold == null) {
+      return;
+    }
+    Path go = directory.resolve("go-" + id + "-" + number);
     try {
       while (!Files.exists(go) && !holds.isOver(hold)) {
         Thread.sleep(POLL_MS);
       }
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
+    } finally {
+      synchronized (this) {
+        standing = false;
+        notifyAll();
+      }
     }
   }
 
