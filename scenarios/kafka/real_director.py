@@ -273,7 +273,8 @@ class RealDirector:
             self._take_answer(number, deadline)
 
     def _has_rested(self, duration_s: float) -> bool:
-        return self._rested is not None and time.monotonic() > self._rested + duration_s
+        # By the last look: on a busy machine, much may have happened since.
+        return self._rested is not None and self._looked > self._rested + duration_s
 
     def _see(self, event: Event) -> None:
         """Do what waits for an event."""
@@ -372,6 +373,8 @@ class RealDirector:
             if time.monotonic() > deadline:
                 raise UsageError("Records cannot be sent: the brokers do not answer.")
             return
+        # What was sent may not be in the recordings that were read.
+        self._rested = None
         del self._sending[number]
         self._prompt.discard(number)
         error = answer.read_text("utf-8")
