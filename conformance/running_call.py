@@ -61,7 +61,7 @@ class RunningCall:
     @property
     def noticed(self) -> str:
         """The requirement that the check saw broken first; empty as long as none is."""
-        (requirement,) = _NOTICED.unpack_from(self._memory, _CALL_BYTES)
+        requirement: bytes = _NOTICED.unpack_from(self._memory, _CALL_BYTES)[0]
         return requirement.rstrip(b"\0").decode()
 
     def close(self) -> None:
