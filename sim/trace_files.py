@@ -192,6 +192,7 @@ def unseen_of(paths: Iterable[Path]) -> Unseen:
     kinds: dict[str, str] = {}
     logs = ""
     unbound: dict[str, str] = {}
+    of_kafka = False
     for path in paths:
         text = (pq.read_schema(path).metadata or {}).get(UNSEEN_KEY)
         if text is not None:
@@ -205,7 +206,8 @@ def unseen_of(paths: Iterable[Path]) -> Unseen:
             kinds |= found.kinds
             logs = logs or found.logs
             unbound |= found.unbound
-    return Unseen(kinds, logs, unbound)
+            of_kafka |= found.of_kafka
+    return Unseen(kinds, logs, unbound, of_kafka)
 
 
 def read_trace(path: Path) -> Iterator[Event]:

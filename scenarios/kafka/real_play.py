@@ -106,7 +106,12 @@ def judgement_of(recorded: Recorded) -> Judgement:
     """What comes of judging a run whose faults have ended."""
     exactly_once = recorded.events[0].attributes["exactly_once"]
     able, unjudged = judgeable(INVARIANTS, recorded.unseen, exactly_once=exactly_once)
-    watch = Watch(able, exactly_once=exactly_once, has_logs=not recorded.unseen.logs)
+    watch = Watch(
+        able,
+        exactly_once=exactly_once,
+        has_logs=not recorded.unseen.logs,
+        of_kafka=recorded.unseen.of_kafka,
+    )
     for each in recorded.events:
         watch(each)
     violations = list(watch.violations) or watch.end()

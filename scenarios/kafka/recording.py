@@ -394,4 +394,5 @@ def _unseen(files: Sequence[_File], applications: Sequence[_File]) -> Unseen:
     releases = [each.process.release for each in applications if each.process is not None]
     is_older = any(tuple(map(int, each.split(".")[:2])) < (4, 3) for each in releases if each)
     unbound = BEFORE_OFFSETS if is_older else {}
-    return Unseen({each: kinds[each] for each in sorted(kinds.keys() - seen)}, logs, unbound)
+    unseen = {each: kinds[each] for each in sorted(kinds.keys() - seen)}
+    return Unseen(unseen, logs, unbound, of_kafka=True)

@@ -26,8 +26,8 @@ OUT_OF_REACH_BYTES = 1 << 20
 class CommitsCarryEverything(Invariant):
     """A commit of a thread includes each task that did anything since its last commit.
 
-    As Kafka ships it, a commit names only tasks with new offsets: TaskExecutor. So a task that has
-    only punctuated is not seen in it.
+    A commit of Kafka names only tasks with new offsets: TaskExecutor. So a task that has only
+    punctuated is not seen in a recording of Kafka.
     """
 
     name = "a commit carries what was done since the last one, punctuations included"
@@ -39,12 +39,10 @@ class CommitsCarryEverything(Invariant):
         super().__init__(history)
         # By thread and task, what the task did last since its last commit.
         self._done: dict[str, dict[str, str]] = {}
-        self._names_all = True
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
-            "application.started": self._configured,
             "task.processed": self._did,
             "record.dropped": self._did,
             "task.punctuated": self._did,
@@ -55,12 +53,8 @@ class CommitsCarryEverything(Invariant):
             "instance.stopped": self._gone,
         }
 
-    def _configured(self, event: Event) -> Iterable[str]:
-        self._names_all = event.attributes["store_rules"] != "kafka"
-        return ()
-
     def _did(self, event: Event) -> Iterable[str]:
-        if event.kind == "task.punctuated" and not self._names_all:
+        if event.kind == "task.punctuated" and self.history.of_kafka:
             return ()
         done = self._done.setdefault(event.actor, {})
         if event.kind == "task.punctuated":

@@ -37,7 +37,6 @@ class CommittedInputWasProcessed(Invariant):
         super().__init__(history)
         self._processed: set[Input] = set()
         self._committed: dict[str, int] = {}
-        self._is_of_kafka = False
         # By input, its task; and the inputs of which the task that runs now has processed a record.
         self._tasks: dict[str, str] = {}
         self._begun: set[str] = set()
@@ -45,17 +44,12 @@ class CommittedInputWasProcessed(Invariant):
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
-            "application.started": self._configured,
             "task.state": self._state,
             "task.processed": self._process,
             # A record that cannot be processed is done when it is left out.
             "record.dropped": self._process,
             "offsets.committed": self._commit,
         }
-
-    def _configured(self, event: Event) -> Iterable[str]:
-        self._is_of_kafka = event.attributes["store_rules"] == "kafka"
-        return ()
 
     def _state(self, event: Event) -> Iterable[str]:
         if event.attributes["after"] == "RUNNING":
@@ -93,12 +87,12 @@ class CommittedInputWasProcessed(Invariant):
     def at_end(self) -> Iterator[str]:
         """Everything was processed and committed, up to the last marker.
 
-        As Kafka ships it, a task commits a position behind markers only of inputs that it has
-        processed a record of: StreamTask#committableOffsetsAndMetadata.
+        A task of Kafka commits a position behind markers only of inputs that it has processed a
+        record of: StreamTask#committableOffsetsAndMetadata.
         """
         for partition in sorted({each for each, _ in self._processed} | self._committed.keys()):
             end, offset = self.history.log(partition).end, self._committed.get(partition, 0)
-            if self._is_of_kafka and partition not in self._begun:
+            if self.history.of_kafka and partition not in self._begun:
                 end = max((each.offset + 1 for each in self.history.visible(partition)), default=0)
                 end = max(end, offset)
             # After a reset to the end, be it behind a marker, there is nothing to commit.

@@ -89,6 +89,7 @@ class Watch:
         invariants: the invariants to check.
         exactly_once: the guarantee under which the application runs.
         has_logs: whether the events tell all that was ever written to the logs.
+        of_kafka: whether Kafka's own processes made the events, and not the simulator.
 
     Attributes:
         history: the logs, folded from the events so far.
@@ -104,9 +105,10 @@ class Watch:
         *,
         exactly_once: bool,
         has_logs: bool = True,
+        of_kafka: bool = False,
     ) -> None:
         make = LogHistory if has_logs else UnknownLogs
-        self.history = make(exactly_once=exactly_once)
+        self.history = make(exactly_once=exactly_once, of_kafka=of_kafka)
         self.unjudged: set[str] = set()
         self.broken: Callable[[], None] = lambda: None
         self._invariants = [each(self.history) for each in invariants]

@@ -24,11 +24,13 @@ class Unseen(NamedTuple):
         kinds: the kinds of events that are not in it even if they happened, each with the reason.
         logs: why the logs are not known; empty if they are known from their beginning.
         unbound: the requirements that do not bind what was recorded, each with the reason.
+        of_kafka: whether Kafka's own processes were recorded, and no simulated ones.
     """
 
     kinds: Mapping[str, str]
     logs: str
     unbound: Mapping[str, str] = MappingProxyType({})
+    of_kafka: bool = False
 
 
 EVERYTHING_SEEN = Unseen({}, "")

@@ -115,11 +115,14 @@ class LogHistory:
         committed: the committed offset of each input.
         compacted: the offset up to which the log of a partition was ever compacted.
         exactly_once: the guarantee under which the application runs.
+        of_kafka: whether Kafka's own processes made the events. Some of what Kafka does, the
+            simulated runtime does in a stricter way, and is held to that.
         has_failed: whether anything went wrong so far: an instance, the network, a thread, a task.
     """
 
-    def __init__(self, *, exactly_once: bool) -> None:
+    def __init__(self, *, exactly_once: bool, of_kafka: bool = False) -> None:
         self.exactly_once = exactly_once
+        self.of_kafka = of_kafka
         self.has_failed = False
         self.unseen = Unseen()
         self._seen_by: dict[str, list[Callable[[Event], None]]] = {
@@ -243,8 +246,8 @@ class UnknownLogs(LogHistory):
     Whoever asks for a log gets :class:`LogsUnknownError`, rather than an empty log.
     """
 
-    def __init__(self, *, exactly_once: bool) -> None:
-        super().__init__(exactly_once=exactly_once)
+    def __init__(self, *, exactly_once: bool, of_kafka: bool = False) -> None:
+        super().__init__(exactly_once=exactly_once, of_kafka=of_kafka)
         self._seen_by = {kind: [self._fail] for kind in FAULTS}
         for name in ("logs", "committed", "compacted", "stored", "unseen", "copies", "forgotten"):
             delattr(self, name)

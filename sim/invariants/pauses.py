@@ -20,8 +20,8 @@ _WORK = {
 
 
 ROUND_MS = 1_000
-"""How long a round of a thread takes at most that has begun before a pause, as Kafka ships it: a
-thread asks only between its rounds whether it is paused."""
+"""How long a round of a thread of Kafka takes at most that has begun before a pause: a thread asks
+only between its rounds whether it is paused."""
 
 
 class PausedInstancesDoNothing(Invariant):
@@ -42,12 +42,11 @@ class PausedInstancesDoNothing(Invariant):
         self._since: dict[str, int] = {}
         # By process, its running tasks.
         self._running: dict[str, set[str]] = {}
-        self._round_ms = 0
+        self._round_ms = ROUND_MS if history.of_kafka else 0
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
-            "application.started": self._configured,
             "instance.paused": self._paused,
             "instance.resumed": self._over,
             "instance.went_on": self._went_on,
@@ -58,10 +57,6 @@ class PausedInstancesDoNothing(Invariant):
             "record.dropped": self._works,
             "task.punctuated": self._works,
         }
-
-    def _configured(self, event: Event) -> Iterator[str]:
-        self._round_ms = ROUND_MS if event.attributes["store_rules"] == "kafka" else 0
-        yield from ()
 
     def _paused(self, event: Event) -> Iterator[str]:
         self._since[event.process] = event.time

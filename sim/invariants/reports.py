@@ -51,9 +51,9 @@ class _Closed:
 class _ClosedTasks(Invariant):
     """An invariant of what members report of tasks that are closed.
 
-    As Kafka ships it, a thread reports only tasks whose directories it could lock for the
-    rebalance. So one thread of a process speaks for all of them, and the leader takes the best
-    report of a process. Source: Kafka, TaskManager#tryToLockAllNonEmptyTaskDirectories.
+    A thread of Kafka reports only tasks whose directories it could lock for the rebalance
+    (TaskManager#tryToLockAllNonEmptyTaskDirectories). So one thread of a process speaks for all of
+    them, and the leader takes the best report of a process.
     """
 
     def __init__(self, history: LogHistory) -> None:
@@ -65,7 +65,6 @@ class _ClosedTasks(Invariant):
         # The threads that end because of a store. Nobody knows the offset of a store that could not
         # be closed.
         self._dying: set[str] = set()
-        self._locks_to_report = False
         # The closed tasks that a thread of their process has reported; and by thread and task, that
         # the thread has not, which is right if another one does.
         self._reported: set[Place] = set()
@@ -74,7 +73,6 @@ class _ClosedTasks(Invariant):
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
-            "application.started": self._configured,
             "instance.started": self._started,
             "store.opened": self._opened,
             "store.committed": self._commit,
@@ -89,10 +87,6 @@ class _ClosedTasks(Invariant):
             "thread.subscribed": self._subscribed,
             "thread.assigned": self._assigned,
         }
-
-    def _configured(self, event: Event) -> Iterator[str]:
-        self._locks_to_report = event.attributes["store_rules"] == "kafka"
-        yield from ()
 
     def _started(self, event: Event) -> Iterator[str]:
         self._releases[event.actor] = [event.attributes[each] for each in _OF_A_RELEASE]
@@ -184,7 +178,7 @@ class _ClosedTasks(Invariant):
             return
         if reported is None:
             missing = f"{event.actor} does not report task {task}, whose stores have {total}"
-            if self._locks_to_report:
+            if self.history.of_kafka:
                 self._missing[event.actor, task] = missing
             else:
                 yield missing

@@ -20,10 +20,13 @@ Happens = tuple[int, str, dict[str, Any]]
 
 
 def found(
-    invariant: type[Invariant], *events: Happens, exactly_once: bool = True
+    invariant: type[Invariant],
+    *events: Happens,
+    exactly_once: bool = True,
+    of_kafka: bool = False,
 ) -> tuple[list[str], bool]:
     """What an invariant says of these events, and whether its situation came about."""
-    watch = Watch([invariant], exactly_once=exactly_once)
+    watch = Watch([invariant], exactly_once=exactly_once, of_kafka=of_kafka)
     for number, (time, kind, given) in enumerate(events):
         more = dict(given)
         actor = more.pop("actor", "a" if kind.startswith("instance") else THREAD)
@@ -86,6 +89,14 @@ def test_a_paused_instance_does_nothing(work: Any) -> None:
     assert "a is paused since 10 ms" in messages[0]
 
 
+@pytest.mark.parametrize(("time", "count"), [(1_010, 0), (1_011, 1)])
+def test_a_thread_of_kafka_ends_its_round(time: int, count: int) -> None:
+    """It asks between two rounds whether it is paused."""
+    events = (runs(), PAUSED, processes(time))
+    messages, _ = found(PausedInstancesDoNothing, *events, of_kafka=True)
+    assert len(messages) == count
+
+
 @pytest.mark.parametrize("end", ["instance.resumed", "instance.crashed", "instance.stopped"])
 def test_after_the_pause_it_may_work_again(end: str) -> None:
     events = (runs(), PAUSED, (20, end, {}), processes(30))
@@ -103,6 +114,12 @@ def test_a_commit_names_all_tasks_that_did_something(work: Any) -> None:
     messages, _ = found(CommitsCarryEverything, *events)
     assert len(messages) == 1
     assert "the commit of a/thread-0 leaves it out" in messages[0]
+
+
+@pytest.mark.parametrize(("work", "count"), [(processes, 1), (punctuates, 0)])
+def test_a_commit_of_kafka_names_only_new_offsets(work: Any, count: int) -> None:
+    messages, _ = found(CommitsCarryEverything, work(1), commits(2), of_kafka=True)
+    assert len(messages) == count
 
 
 def test_what_dies_with_its_thread_is_in_no_commit() -> None:

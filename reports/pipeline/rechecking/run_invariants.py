@@ -218,7 +218,12 @@ def judgement_of(
         raise UsageError(WRONG_START % first.kind)
     exactly_once = first.attributes["exactly_once"]
     able, unjudged = judgeable(_watched(invariants), unseen, exactly_once=exactly_once)
-    watch = Watch(able, exactly_once=exactly_once, has_logs=not unseen.logs)
+    watch = Watch(
+        able,
+        exactly_once=exactly_once,
+        has_logs=not unseen.logs,
+        of_kafka=unseen.of_kafka,
+    )
     watch(first)
     healed = False
     for event in events:
