@@ -35,6 +35,9 @@ class StreamsMembership(Membership[Subscription, ThreadAssignment]):
     _own_id = ""
     """The id, which the member keeps when the group fences it."""
 
+    _taken: tuple[int, ThreadAssignment] | None = None
+    """The assignment that the owner took last, since the member joined, with its epoch."""
+
     @property
     def _streams_group(self) -> StreamsGroup:
         return cast(StreamsGroup, self._group)
@@ -43,6 +46,17 @@ class StreamsMembership(Membership[Subscription, ThreadAssignment]):
         """Join with the next heartbeat: the group knows nothing of tasks that were given up."""
         self._anew = True
         self.rejoin()
+
+    def take_assignment(self) -> ThreadAssignment | None:
+        """The assignment since the last call; a full heartbeat says afterwards what became of it.
+
+        Without it the brokers would wait for tasks that the owner never got (Kafka: ACKNOWLEDGING).
+        """
+        found = super().take_assignment()
+        if found is not None:
+            self._taken = self.generation, found
+            self.rejoin()
+        return found
 
     def close(self) -> Steps:
         """Leave the group; a static member that remains says that it will come back."""
@@ -110,10 +124,11 @@ class StreamsMembership(Membership[Subscription, ThreadAssignment]):
         if self.was_left_out or (self._anew and not joins):
             # The owner has lost its tasks meanwhile.
             return
-        self._anew = self._anew and not joins
+        if joins:
+            self._anew, self._taken = False, None
         self.member_id = self._own_id = told.member_id
         self.generation = told.epoch
-        if told.assignment is not None:
+        if told.assignment is not None and (told.epoch, told.assignment) != self._taken:
             self.assignment = told.assignment
             self._wake()
         self.is_rebalancing = self.assignment is not None or self._wanted.triggered
