@@ -38,6 +38,7 @@ from streamproof.conformance.verdicts import failures_of
 
 UNSURE = {
     "committing_threads_share_a_batch": "two threads have to commit at once",
+    "migrates_in_two_steps": "threads of RocksDB have to flush between two writes",
     "newest_segment_offset": "threads of RocksDB have to flush one segment before another",
     "offsets_of_all_stores_together": "the store goes through a set, whose order differs each time",
     "offsets_in_a_write_before_rows": "threads of RocksDB have to flush between two writes",

@@ -111,7 +111,7 @@ def until(condition: Callable[[], bool]) -> bool:
 
 def test_a_defect_is_found_made_small_and_replayed(exploration: Exploration) -> None:
     """The scenario that is written breaks the same promise, and keeps all without the defect."""
-    defect = "restores-aborted-records"
+    defect = "commits-fetched-offsets"
     code, printed = exploration.run("--defect", defect, "--shrink-runs", "40", "-j", "1")
     assert code == 1, printed
     run = exploration.runs()[-1]

@@ -59,7 +59,7 @@ def test_a_failure_becomes_small_and_stays_the_same(defect: str) -> None:
     # Both runs end at the event that breaks the promise.
     assert len(shrunk.played.events) < before.events
     assert len(shrunk.played.events) <= max(200, 10 * len(shrunk.matters))
-    assert 3 < len(shrunk.matters) < 45
+    assert 3 < len(shrunk.matters) < 60
     assert shrunk.runs <= 200
     assert [each.runs for each in steps] == list(range(1, shrunk.runs + 1))
     assert not shrunk.choices or shrunk.choices[-1]

@@ -22,6 +22,7 @@ GUARANTEES = pytest.mark.parametrize("exactly_once", [True, False], ids=["EOS", 
 
 SETTINGS = {
     "changelogs": {"0_0": ["app-s-changelog-0"], "0_1": ["app-s-changelog-1"]},
+    "tasks": ["0_0", "0_1"],
     "num_standby_replicas": 0,
     "max_warmup_replicas": 2,
     "acceptable_recovery_lag": 10,
