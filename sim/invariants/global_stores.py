@@ -172,6 +172,8 @@ class ProcessesGetTheirGlobalStores(Invariant):
             "instance.started": self._started,
             "instance.crashed": self._crashed,
             "instance.stopped": self._stopped,
+            # A roll-over retires an instance that it would stop, also while the instance is dead.
+            "instance.retired": self._stopped,
             "global.opened": self._opened,
             "global.restored": self._restored,
             "global.wiped": self._wipe,

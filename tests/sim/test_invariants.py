@@ -20,6 +20,7 @@ from streamproof.sim.invariants.delivery import (
     CommittedInputWasProcessed,
     EachInputCountsOnce,
 )
+from streamproof.sim.invariants.global_stores import ProcessesGetTheirGlobalStores
 from streamproof.sim.invariants.invariant import Observer
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
@@ -408,6 +409,18 @@ def test_nothing_is_left_to_commit_after_a_reset_to_the_end(
         ("input.reset", reset),
     ]
     assert len(found(CommittedInputWasProcessed, *events, of_kafka=of_kafka)) == count
+
+
+@pytest.mark.parametrize(("end", "count"), [("instance.retired", 0), ("instance.paused", 1)])
+def test_an_instance_that_is_retired_while_it_is_dead_needs_nothing(end: str, count: int) -> None:
+    """An operator of a roll-over stops old instances for good, in whatever state they are."""
+    opened = {"actor": "a/global", "partition": "in-0", "persistent": True}
+    events = [
+        ("global.opened", opened),
+        ("instance.crashed", {"actor": "a"}),
+        (end, {"actor": "a"}),
+    ]
+    assert len(found(ProcessesGetTheirGlobalStores, *events)) == count
 
 
 def test_each_input_counts_once() -> None:
