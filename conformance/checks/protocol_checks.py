@@ -26,7 +26,7 @@ QUERIED = ("QUERY-001", "QUERY-002", "QUERY-004")
 SCENARIOS_PER_WORLD = 3
 """The scenarios for each world that the profile allows. Scenarios are much shorter than worlds."""
 
-MOST_MORE_WORLDS = 8
+MOST_MORE_WORLDS = 16
 """The most worlds beyond the number of the profile."""
 
 RESTARTS = ("crash", "bounce")
