@@ -58,6 +58,9 @@ MOST_LINES = 60
 MOST_TOLD_AT_ONCE = 6
 """The most broken promises that are told while the run goes on."""
 
+MOST_NAMED = 4
+"""The most situations that are named because no world had them; the report names all."""
+
 FEWEST_LINES = 12
 """The lines that failures get at least, however much else there is to say."""
 
@@ -232,10 +235,13 @@ class ConsoleObserver(Observer):
         return ", ".join(words) or "none"
 
     def _situations_seen(self) -> str:
-        """How many situations came about in simulated worlds, and the names of the others."""
+        """How many situations came about in worlds, and the names of some of the others."""
         never = sorted(name for name, hits in self._situations.items() if not hits)
         seen = f"{len(self._situations) - len(never)} of {len(self._situations)}"
-        more = f"; never: {', '.join(never)}" if never else ""
+        named, rest = never[:MOST_NAMED], len(never[MOST_NAMED:])
+        more = f"; never: {', '.join(named)}" if never else ""
+        if rest:
+            more += f", and {rest} that the report names"
         return f"Situations that came about: {seen}{more}."
 
     def _matrix(self) -> Table:

@@ -7,6 +7,7 @@ import contextlib
 import pytest
 from command_lines import REPORTS, CommandLine, Ended
 
+from streamproof.commands.verify_progress import MOST_NAMED
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.single_requirement import Verifier
@@ -42,12 +43,14 @@ def test_a_whole_run(smoke: Ended) -> None:
 
 
 def test_the_situations_of_a_run(smoke: Ended) -> None:
-    """All are told in the log, on the terminal and in the page; those that never were, too."""
+    """All are told in the log and in the page, those that never were, too; the terminal counts."""
     (subject,) = build_view(smoke.log).subjects
     assert list(subject.situations) == sorted(situations_of([]))
     seen = sum(hits > 0 for hits in subject.situations.values())
     assert seen > 0
-    assert f"Situations that came about: {seen} of {len(situations_of([]))}" in smoke.stdout
+    (line,) = (each for each in smoke.stdout.splitlines() if each.startswith("Situations that"))
+    assert line.startswith(f"Situations that came about: {seen} of {len(situations_of([]))}; never")
+    assert f", and {len(subject.situations) - seen - MOST_NAMED} that the report names." in line
     page = (smoke.out / "report.html").read_text()
     assert page.count('<section id="situations-') == 1
     for name, hits in subject.situations.items():
