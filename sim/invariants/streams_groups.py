@@ -137,7 +137,36 @@ class _Members:
         self.since.pop(event.attributes["member"], None)
 
 
-class TasksAreReleasedFirst(Invariant):
+class _OfMembers(Invariant):
+    """An invariant that follows the members of the group."""
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        self._members = _Members()
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "group.member_joined": self._joined,
+            "group.member_left": self._gone,
+            "group.member_left_out": self._gone,
+            "group.reconciled": self._reconciled,
+        }
+
+    def _joined(self, event: Event) -> Iterable[str]:
+        self._members.joined(event)
+        return ()
+
+    def _gone(self, event: Event) -> Iterable[str]:
+        self._members.gone(event)
+        return ()
+
+    def _reconciled(self, event: Event) -> Iterable[str]:
+        self._members.reconciled(event)
+        return ()
+
+
+class TasksAreReleasedFirst(_OfMembers):
     """A member gets a task only once no other member has the task open (KIP-848).
 
     The thread of a member that was removed may have it open still: that thread is a zombie.
@@ -155,7 +184,6 @@ class TasksAreReleasedFirst(Invariant):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        self._members = _Members()
         # By thread, the active tasks that it has open.
         self._open: dict[str, set[str]] = {}
         # By thread, what it was assigned last.
@@ -166,24 +194,13 @@ class TasksAreReleasedFirst(Invariant):
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
-            "group.member_joined": self._joined,
-            "group.member_left": self._gone,
-            "group.member_left_out": self._gone,
-            "group.reconciled": self._reconciled,
+            **super().observers,
             "thread.assigned": self._assign,
             "task.state": self._state,
             "task.recycled": self._recycled,
             "instance.crashed": self._ended,
             "instance.stopped": self._ended,
         }
-
-    def _joined(self, event: Event) -> Iterable[str]:
-        self._members.joined(event)
-        return ()
-
-    def _gone(self, event: Event) -> Iterable[str]:
-        self._members.gone(event)
-        return ()
 
     def _assign(self, event: Event) -> Iterable[str]:
         self._assigned[event.actor] = event.attributes["active"]
@@ -219,7 +236,7 @@ class TasksAreReleasedFirst(Invariant):
                     yield f"{member} gets task {task}, which {thread} of {other} has open"
 
 
-class OffsetsAreRefusedForLostTasks(Invariant):
+class OffsetsAreRefusedForLostTasks(_OfMembers):
     """Offsets of a member are refused only if it has not had the tasks since (KIP-1251)."""
 
     name = "the brokers refuse offsets only of tasks that the member may have lost"
@@ -232,31 +249,12 @@ class OffsetsAreRefusedForLostTasks(Invariant):
         "settings": {**_STREAMS, "session_timeout_ms": [10_000]},
     }
 
-    def __init__(self, history: LogHistory) -> None:
-        super().__init__(history)
-        self._members = _Members()
-
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
-            "group.member_joined": self._joined,
-            "group.member_left": self._gone,
-            "group.member_left_out": self._gone,
-            "group.reconciled": self._reconciled,
+            **super().observers,
             "group.commit_refused": self._refused,
         }
-
-    def _joined(self, event: Event) -> Iterable[str]:
-        self._members.joined(event)
-        return ()
-
-    def _gone(self, event: Event) -> Iterable[str]:
-        self._members.gone(event)
-        return ()
-
-    def _reconciled(self, event: Event) -> Iterable[str]:
-        self._members.reconciled(event)
-        return ()
 
     def _refused(self, event: Event) -> Iterator[str]:
         self.tried = True

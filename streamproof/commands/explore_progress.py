@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import Self
 
 from rich.console import Console
@@ -16,21 +17,33 @@ from streamproof.sim.exploration import Explored
 from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.situations import situations_of
 
-__all__ = ["ExplorationProgress", "ShrinkingProgress", "print_summary", "problem_line"]
+__all__ = [
+    "ExplorationProgress",
+    "ShrinkingProgress",
+    "WorldsProgress",
+    "print_summary",
+    "problem_line",
+]
 
 LINE_EVERY = 50
 """Where the output is no terminal, a line is printed after every 50 worlds."""
 
 
-class ExplorationProgress:
-    """Shows how far an exploration is: one changing line on a terminal, new lines elsewhere."""
+class WorldsProgress(ABC):
+    """Shows how far a search is: one changing line on a terminal, new lines elsewhere.
 
-    def __init__(self, console: Console, ledger: Ledger, space: PlanSpace) -> None:
+    Args:
+        console: where to print.
+        ledger: the runs that were done before.
+        before: the line before the first world has ended.
+        line_every: where the output is no terminal, the number of worlds for each line.
+    """
+
+    def __init__(self, console: Console, ledger: Ledger, before: str, line_every: int) -> None:
         self._console = console
-        self._situations = _situations(space)
-        self._started = time.monotonic()
+        self._line_every = line_every
+        self._began = time.monotonic()
         self._ran = 0
-        self._reached = {name for each in ledger.runs for name in each.marks}
         self._shapes = {shape for each in ledger.runs if (shape := shape_found(each))}
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -39,7 +52,7 @@ class ExplorationProgress:
             disable=not console.is_terminal,
             transient=True,
         )
-        self._line = self._bar.add_task("exploring", total=None)
+        self._line = self._bar.add_task(before, total=None)
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -51,17 +64,34 @@ class ExplorationProgress:
     def ran(self, run: Explored) -> None:
         """Count a world that was run, and name its failure if the failure is new."""
         self._ran += 1
-        self._reached.update(run.marks)
         shape = shape_found(run)
         if shape is not None and shape not in self._shapes:
             self._shapes.add(shape)
             self._console.print(_found_line(run, shape), soft_wrap=True)
         self._bar.update(self._line, description=self._line_now())
-        if not self._console.is_terminal and self._ran % LINE_EVERY == 0:
+        if not self._console.is_terminal and self._ran % self._line_every == 0:
             self._console.print(self._line_now())
 
+    @abstractmethod
     def _line_now(self) -> str:
-        rate = self._ran / max(time.monotonic() - self._started, 0.001)
+        """How far the search is."""
+
+
+class ExplorationProgress(WorldsProgress):
+    """Shows how far an exploration of the simulator is, with the situations that came about."""
+
+    def __init__(self, console: Console, ledger: Ledger, space: PlanSpace) -> None:
+        super().__init__(console, ledger, "exploring", LINE_EVERY)
+        self._situations = _situations(space)
+        self._reached = {name for each in ledger.runs for name in each.marks}
+
+    def ran(self, run: Explored) -> None:
+        """Count a world that was run, and what came about in it."""
+        self._reached.update(run.marks)
+        super().ran(run)
+
+    def _line_now(self) -> str:
+        rate = self._ran / max(time.monotonic() - self._began, 0.001)
         return (
             f"{_count(self._ran, 'run')}, {rate:.1f}/s, {len(self._shapes)} found, "
             f"{len(self._reached & self._situations)} of {len(self._situations)} situations"

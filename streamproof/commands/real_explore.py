@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import Self
 
 from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from streamproof.commands.explore_progress import WorldsProgress
 from streamproof.exit_codes import ExitCode
 from streamproof.runs.real_exploration import (
     RealExploreRequest,
@@ -18,7 +17,7 @@ from streamproof.runs.real_exploration import (
     open_real_exploration,
     real_finding,
 )
-from streamproof.scenarios.exploration_findings import findings, shape_found
+from streamproof.scenarios.exploration_findings import findings
 from streamproof.scenarios.exploration_ledger import Ledger
 from streamproof.scenarios.kafka.real_worlds import FOUND
 from streamproof.scenarios.kafka.shared_broker import SharedBroker
@@ -44,7 +43,7 @@ def explore_for_real(console: Console, request: RealExploreRequest) -> int:
             console.print(f"{len(ledger.runs):,} runs were done before; this goes on after them.")
         try:
             with SharedBroker(request.release) as broker:
-                with _Progress(console, request) as progress:
+                with _Progress(console, ledger, request) as progress:
                     for each in new_real_runs(broker, ledger, space, request):
                         progress.ran(each)
                 _print_summary(console, ledger)
@@ -125,43 +124,12 @@ def _print_interrupted(console: Console, ledger: Ledger, request: RealExploreReq
         console.print(Text(f"Reproduce: streamproof replay {recording}"), soft_wrap=True)
 
 
-class _Progress:
-    """Shows how far an exploration is: one changing line on a terminal, new lines elsewhere."""
+class _Progress(WorldsProgress):
+    """Shows how far the plays are, and how much of the budget is left."""
 
-    def __init__(self, console: Console, request: RealExploreRequest) -> None:
-        self._console = console
+    def __init__(self, console: Console, ledger: Ledger, request: RealExploreRequest) -> None:
+        super().__init__(console, ledger, "starting a broker", LINE_EVERY)
         self._request = request
-        self._began = time.monotonic()
-        self._ran = 0
-        self._shapes: set[object] = set()
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._line = self._bar.add_task("starting a broker", total=None)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def ran(self, run: Explored) -> None:
-        """Count a world that was played, and name its failure if the failure is new."""
-        self._ran += 1
-        shape = shape_found(run)
-        if shape is not None and shape not in self._shapes:
-            self._shapes.add(shape)
-            requirement, message = run.violations[0]
-            line = f"✗ seed {run.seed} ({run.topology}) {requirement}: {message}"
-            self._console.print(Text(line, style="red"), soft_wrap=True)
-        self._bar.update(self._line, description=self._line_now())
-        if not self._console.is_terminal and self._ran % LINE_EVERY == 0:
-            self._console.print(self._line_now())
 
     def _line_now(self) -> str:
         took = time.monotonic() - self._began
