@@ -165,6 +165,8 @@ class ProcessesGetTheirGlobalStores(Invariant):
         self._killed: set[str] = set()
         # Processes that end because of a wipe; the run may end before they are started again.
         self._wiped: set[str] = set()
+        # Instances that an operator has retired: they may die before they have stopped.
+        self._retired: set[str] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -172,8 +174,7 @@ class ProcessesGetTheirGlobalStores(Invariant):
             "instance.started": self._started,
             "instance.crashed": self._crashed,
             "instance.stopped": self._stopped,
-            # A roll-over retires an instance that it would stop, also while the instance is dead.
-            "instance.retired": self._stopped,
+            "instance.retired": self._retire,
             "global.opened": self._opened,
             "global.restored": self._restored,
             "global.wiped": self._wipe,
@@ -182,6 +183,7 @@ class ProcessesGetTheirGlobalStores(Invariant):
     def _started(self, event: Event) -> Iterator[str]:
         self._waiting[event.actor] = "it has started and does not have them"
         self._wiped.discard(event.actor)
+        self._retired.discard(event.actor)
         yield from ()
 
     def _wipe(self, event: Event) -> Iterator[str]:
@@ -189,7 +191,7 @@ class ProcessesGetTheirGlobalStores(Invariant):
         yield from ()
 
     def _crashed(self, event: Event) -> Iterator[str]:
-        if event.actor in self._wiped:
+        if event.actor in self._wiped | self._retired:
             self._waiting.pop(event.actor, None)
         else:
             self._waiting[event.actor] = "it has ended and was not started again"
@@ -199,6 +201,10 @@ class ProcessesGetTheirGlobalStores(Invariant):
     def _stopped(self, event: Event) -> Iterator[str]:
         self._waiting.pop(event.actor, None)
         yield from ()
+
+    def _retire(self, event: Event) -> Iterator[str]:
+        self._retired.add(event.actor)
+        yield from self._stopped(event)
 
     def _opened(self, event: Event) -> Iterator[str]:
         self._has_stores = True

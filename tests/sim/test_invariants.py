@@ -411,15 +411,19 @@ def test_nothing_is_left_to_commit_after_a_reset_to_the_end(
     assert len(found(CommittedInputWasProcessed, *events, of_kafka=of_kafka)) == count
 
 
-@pytest.mark.parametrize(("end", "count"), [("instance.retired", 0), ("instance.paused", 1)])
-def test_an_instance_that_is_retired_while_it_is_dead_needs_nothing(end: str, count: int) -> None:
-    """An operator of a roll-over stops old instances for good, in whatever state they are."""
+@pytest.mark.parametrize(
+    ("ends", "count"),
+    [
+        (["instance.crashed", "instance.retired"], 0),
+        (["instance.retired", "instance.crashed"], 0),
+        (["instance.retired", "instance.crashed", "instance.started"], 1),
+        (["instance.crashed", "instance.paused"], 1),
+    ],
+)
+def test_an_instance_that_is_retired_needs_nothing(ends: list[str], count: int) -> None:
+    """An operator of a roll-over stops old instances for good; they may die before or meanwhile."""
     opened = {"actor": "a/global", "partition": "in-0", "persistent": True}
-    events = [
-        ("global.opened", opened),
-        ("instance.crashed", {"actor": "a"}),
-        (end, {"actor": "a"}),
-    ]
+    events = [("global.opened", opened), *((end, {"actor": "a"}) for end in ends)]
     assert len(found(ProcessesGetTheirGlobalStores, *events)) == count
 
 
