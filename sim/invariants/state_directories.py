@@ -157,7 +157,8 @@ class OutdatedDirectoriesAreDeleted(Invariant):
 class NothingIsCleanedWhileRestoring(Invariant):
     """The cleaner begins a round only while all active tasks of its process run.
 
-    A round takes time if the disk is slow, and the process may begin to restore meanwhile.
+    A round takes time if the disk is slow, and the process may begin to restore meanwhile. Time in
+    which the process stands still does not count.
     """
 
     name = "a directory is cleaned up only while all active tasks of the process run"
@@ -178,12 +179,16 @@ class NothingIsCleanedWhileRestoring(Invariant):
         # without an assignment has one without a name.
         self._waiting: dict[str, set[str]] = {}
         self._since: dict[str, int] = {}
+        # By process that stands still, since when.
+        self._still: dict[str, int] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
             "application.started": self._configure,
             "instance.started": self._start,
+            "instance.stood_still": self._stand_still,
+            "instance.went_on": self._go_on,
             "thread.producer": self._begin,
             "thread.assigned": self._assigned,
             "task.state": self._state,
@@ -199,6 +204,17 @@ class NothingIsCleanedWhileRestoring(Invariant):
         self._started[event.actor] = event.time
         for thread in [each for each in self._waiting if each.startswith(f"{event.actor}/")]:
             del self._waiting[thread]
+        yield from ()
+
+    def _stand_still(self, event: Event) -> Iterator[str]:
+        self._still[event.actor] = event.time
+        yield from ()
+
+    def _go_on(self, event: Event) -> Iterator[str]:
+        still_ms = event.time - self._still.pop(event.actor, event.time)
+        for thread in self._since:
+            if thread.startswith(f"{event.actor}/"):
+                self._since[thread] += still_ms
         yield from ()
 
     def _begin(self, event: Event) -> Iterator[str]:

@@ -10,6 +10,7 @@ from streamproof.sim.invariants import Invariant, Watch
 from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWritesAreBounded
 from streamproof.sim.invariants.deadlines import WaitsOfTasksEnd
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
+from streamproof.sim.invariants.state_directories import NothingIsCleanedWhileRestoring
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
 from streamproof.sim.trace import Event
 
@@ -206,3 +207,22 @@ def test_an_open_transaction_is_no_lag(producer: int, exactly_once: bool, holds:
     )
     assert tried
     assert bool(messages) is not holds
+
+
+# The cleaner.
+
+
+@pytest.mark.parametrize(("went_on", "count"), [(100, 1), (9_000, 0)])
+def test_a_round_of_the_cleaner_does_not_pass_while_a_process_stands_still(
+    went_on: int, count: int
+) -> None:
+    """The round began before the thread got its task, and ends after the process goes on."""
+    events: list[Happens] = [
+        (0, "application.started", {"tasks": ["0_0"]}),
+        (0, "instance.started", {}),
+        (10, "thread.assigned", {"active": ["0_0"]}),
+        (20, "instance.stood_still", {}),
+        (went_on, "instance.went_on", {}),
+        (9_500, "state.cleaned", {"actor": "a", "task": "0_1", "delay_ms": 1_000}),
+    ]
+    assert len(found(NothingIsCleanedWhileRestoring, *events)[0]) == count
