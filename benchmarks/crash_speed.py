@@ -38,10 +38,11 @@ from streamproof.conformance.crash.inspector import BATCH, Inspector
 from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import random_program
 from streamproof.conformance.power.derived_kills import DerivedKills
-from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded
+from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
+from streamproof.stores.syscalls.preloaded_libraries import preload
 
 SECONDS = 5.0
 """How long each rate is measured."""

@@ -230,7 +230,7 @@ def measured_apart(measure: Callable[[], Measured]) -> Measured:
     """Measure in a process of its own; that of crash points has the recorder of system calls."""
     with TemporaryDirectory() as libraries:
         if measure is crash_points:
-            from streamproof.conformance.power.syscall_recorder import preload
+            from streamproof.stores.syscalls.preloaded_libraries import preload
 
             os.environ["LD_PRELOAD"] = preload(Path(libraries))
         try:

@@ -28,15 +28,16 @@ from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.crash_judge import judge
 from streamproof.conformance.crash.inspector import BATCH, Inspector
 from streamproof.conformance.crash.program import Program, random_program
-from streamproof.conformance.power.disk import JOURNALLED, disk_of
-from streamproof.conformance.power.disk_states import DAMAGES, choose
 from streamproof.conformance.power.power_campaign import history_after_power
 from streamproof.conformance.power.power_engine import PowerEngine
-from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded
-from streamproof.conformance.power.syscall_trace import write_tree
+from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
+from streamproof.stores.syscalls.disk import JOURNALLED, disk_of
+from streamproof.stores.syscalls.disk_states import DAMAGES, choose
+from streamproof.stores.syscalls.preloaded_libraries import preload
+from streamproof.stores.syscalls.syscall_trace import write_tree
 
 SECONDS = 5.0
 """How long each rate is measured."""

@@ -37,13 +37,11 @@ from streamproof.conformance.owned_directories import (
     delete_abandoned,
     own_directory,
 )
-from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of, is_disposable
 from streamproof.conformance.power.syscall_recorder import (
     preload_environment,
     recorder_is_loaded,
     run_recorded,
 )
-from streamproof.conformance.power.syscall_trace import write_tree
 from streamproof.conformance.process_resources import (
     FileWatch,
     children,
@@ -78,6 +76,8 @@ from streamproof.stores.metrics import Level, Metrics
 from streamproof.stores.runtime.builder import StoreBuilder
 from streamproof.stores.runtime.restoration import Restoration, StateRestoreListener
 from streamproof.stores.synced_directories import sync_directory
+from streamproof.stores.syscalls.disk import JOURNALLED, PORTABLE, Piece, disk_of, is_disposable
+from streamproof.stores.syscalls.syscall_trace import write_tree
 from streamproof.stores.windows import Window, Windowed
 
 __all__ = [

@@ -28,10 +28,11 @@ from streamproof.conformance.crash.inspector import Inspector
 from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import Program, ProgramBuilder
 from streamproof.conformance.power.derived_kills import DerivedKills
-from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded
+from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
+from streamproof.stores.syscalls.preloaded_libraries import preload
 
 __all__: list[str] = []
 

@@ -22,9 +22,9 @@ from streamproof.conformance.crash.program import (
     random_program,
 )
 from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG
-from streamproof.conformance.sampling import spread
 from streamproof.conformance.similar_partitions import LARGE_OFFSET, TWINS
 from streamproof.conformance.violations import Skipped
+from streamproof.sampling import spread
 
 JUDGED = (
     "CRASH-001",

@@ -18,11 +18,11 @@ from streamproof.conformance.checks.crash_checks import (
 from streamproof.conformance.checks.upgrade_checks import preparing, upgrading
 from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.power.disk import PORTABLE
 from streamproof.conformance.power.power_campaign import PowerCampaign
-from streamproof.conformance.sampling import spread
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.violations import Skipped, SubjectRaised
+from streamproof.sampling import spread
+from streamproof.stores.syscalls.disk import PORTABLE
 
 JUDGED = (
     "POWER-001",

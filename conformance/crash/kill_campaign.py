@@ -35,9 +35,9 @@ from streamproof.conformance.failure_shapes import shape_of_words
 from streamproof.conformance.oracle import History
 from streamproof.conformance.power.derived_kills import DERIVABLE, DerivedKills
 from streamproof.conformance.ruling import Ruling
-from streamproof.conformance.sampling import spread
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.value_codec import decode_value, encode_value
+from streamproof.sampling import spread
 
 __all__ = ["KillCampaign", "describe", "ends_of_operations"]
 

@@ -45,6 +45,7 @@ from streamproof.conformance.crash.program import Program
 from streamproof.conformance.subject_lines import told, traceback_of
 from streamproof.conformance.violations import brief
 from streamproof.stores.errors import TaskCorruptedError
+from streamproof.stores.syscalls.shim_control import Control
 
 # rocksdict imports pickle when it opens its first database. Importing pickle here, before the fork,
 # saves every doomed process a third of its time.
@@ -124,7 +125,7 @@ class _Progress:
         trace = self._all[self._TRACE_AT : self._RAISED_AT].decode("utf-8", "replace")
         raised = self._all[self._RAISED_AT :].rstrip(b"\0").decode("utf-8", "replace")
         call, line = triggers.described_call(
-            triggers.Control.told_call(self._all[: mmap.PAGESIZE]), trace, crashed.directory
+            Control.told_call(self._all[: mmap.PAGESIZE]), trace, crashed.directory
         )
         expected = bool(words[self._RAISED])
         return replace(

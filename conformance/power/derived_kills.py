@@ -14,11 +14,11 @@ from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.power.disk_states import digest_of
 from streamproof.conformance.power.power_engine import PowerEngine, Recording
 from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
-from streamproof.conformance.power.syscall_trace import SyscallTrace, Tree, write_tree
-from streamproof.conformance.sampling import spread
+from streamproof.sampling import spread
+from streamproof.stores.syscalls.disk_states import digest_of
+from streamproof.stores.syscalls.syscall_trace import SyscallTrace, Tree, write_tree
 
 __all__ = ["DERIVABLE", "DerivedKills"]
 

@@ -18,8 +18,14 @@ from streamproof.conformance.crash.program import Program
 from streamproof.conformance.crash.program_campaign import ProgramCampaign, lines_of
 from streamproof.conformance.failure_shapes import shape_of_words
 from streamproof.conformance.oracle import History
-from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, DiskModel, FileSystem
-from streamproof.conformance.power.disk_states import (
+from streamproof.conformance.power.power_engine import Loss, PowerEngine, Recording
+from streamproof.conformance.ruling import Ruling
+from streamproof.conformance.saved_failures import SavedChoices
+from streamproof.conformance.value_codec import decode_value, encode_value
+from streamproof.conformance.violations import Violation, violation_of
+from streamproof.stores.capabilities import LATE
+from streamproof.stores.syscalls.disk import JOURNALLED, PORTABLE, DiskModel, FileSystem
+from streamproof.stores.syscalls.disk_states import (
     DAMAGES,
     Damage,
     DiskState,
@@ -27,13 +33,7 @@ from streamproof.conformance.power.disk_states import (
     choose,
     smaller,
 )
-from streamproof.conformance.power.power_engine import Loss, PowerEngine, Recording
-from streamproof.conformance.power.syscall_trace import SyscallTrace
-from streamproof.conformance.ruling import Ruling
-from streamproof.conformance.saved_failures import SavedChoices
-from streamproof.conformance.value_codec import decode_value, encode_value
-from streamproof.conformance.violations import Violation, violation_of
-from streamproof.stores.capabilities import LATE
+from streamproof.stores.syscalls.syscall_trace import SyscallTrace
 
 __all__ = ["PowerCampaign", "history_after_power", "promise_of"]
 

@@ -22,7 +22,10 @@ from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import how_it_ended
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.power.disk import (
+from streamproof.conformance.power.syscall_recorder import mark, run_recorded
+from streamproof.conformance.subject_lines import told, traceback_of
+from streamproof.stores.errors import TaskCorruptedError
+from streamproof.stores.syscalls.disk import (
     JOURNALLED,
     ROOT,
     DiskModel,
@@ -30,11 +33,8 @@ from streamproof.conformance.power.disk import (
     disk_of,
     is_disposable,
 )
-from streamproof.conformance.power.disk_states import DiskState
-from streamproof.conformance.power.syscall_recorder import mark, run_recorded
-from streamproof.conformance.power.syscall_trace import SyscallTrace, Tree, actual_tree, write_tree
-from streamproof.conformance.subject_lines import told, traceback_of
-from streamproof.stores.errors import TaskCorruptedError
+from streamproof.stores.syscalls.disk_states import DiskState
+from streamproof.stores.syscalls.syscall_trace import SyscallTrace, Tree, actual_tree, write_tree
 
 __all__ = ["Loss", "PowerEngine", "Recording"]
 

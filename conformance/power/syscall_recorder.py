@@ -6,21 +6,18 @@ import ctypes
 import os
 import traceback
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
-from streamproof.conformance import crash
-from streamproof.conformance.crash.preloaded_libraries import CannotBuildError, build_library
 from streamproof.conformance.crash.triggers import (
     WHY_UNSEEN,
-    build_shim,
     counted_syscalls,
     die,
 )
-from streamproof.conformance.power.syscall_trace import SyscallTrace, calls_that_made, read_trace
 from streamproof.errors import UsageError
+from streamproof.stores.syscalls.preloaded_libraries import CannotBuildError, preload
+from streamproof.stores.syscalls.syscall_trace import SyscallTrace, calls_that_made, read_trace
 
-__all__ = ["mark", "preload", "preload_environment", "recorder_is_loaded", "run_recorded"]
+__all__ = ["mark", "preload_environment", "recorder_is_loaded", "run_recorded"]
 
 REFUSED = (
     "the system did not load {libraries}; allow LD_PRELOAD for the Python that runs streamproof"
@@ -34,24 +31,6 @@ def preload_environment(directory: Path) -> dict[str, str]:
     except CannotBuildError as error:
         return {WHY_UNSEEN: str(error)}
     return {"LD_PRELOAD": libraries, WHY_UNSEEN: REFUSED.format(libraries=libraries)}
-
-
-def preload(directory: Path) -> str:
-    """The value of ``LD_PRELOAD``: the libraries that see calls, compiled if necessary.
-
-    The streams stand first, because they write by calls that the other two see. The recorder stands
-    before the shim, so that it also sees the calls that the shim lets fail.
-
-    Raises:
-        CannotBuildError: the libraries cannot be compiled here.
-    """
-    streams = build_library(files(crash).joinpath("streams.c"), directory, "-ldl")
-    return f"{streams}:{_build_recorder(directory)}:{build_shim(directory)}"
-
-
-def _build_recorder(directory: Path) -> Path:
-    source = files(__package__).joinpath("recorder.c")
-    return build_library(source, directory, "-ldl", "-lpthread")
 
 
 def recorder_is_loaded() -> bool:

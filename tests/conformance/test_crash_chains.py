@@ -17,10 +17,11 @@ from streamproof.conformance.crash.crash_judge import history_of, judge
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.kill_campaign import describe
 from streamproof.conformance.crash.program import ProgramBuilder
-from streamproof.conformance.crash.triggers import build_shim, described_call
+from streamproof.conformance.crash.triggers import described_call
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.oracle import changelog_of
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.syscalls.preloaded_libraries import build_shim
 
 
 def first_crash(capabilities: Capabilities) -> tuple[ProgramBuilder, Crashed, list[str]]:

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
-from streamproof.conformance.crash.preloaded_libraries import CannotBuildError
-from streamproof.conformance.crash.triggers import build_shim
-from streamproof.conformance.sampling import spread
 from streamproof.conformance.settings import Settings
+from streamproof.sampling import spread
+from streamproof.stores.syscalls.preloaded_libraries import CannotBuildError, build_shim
 
 MODEL = settings.get_profile("conformance")
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.conformance.crash.preloaded_libraries import CannotBuildError, build_library
+from streamproof.stores.syscalls.preloaded_libraries import CannotBuildError, build_library
 
 SOURCE = "int answer(void) { return 42; }"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.power.disk import (
+from streamproof.stores.syscalls.disk import (
     JOURNALLED,
     NEVER,
     PORTABLE,
@@ -17,7 +17,7 @@ from streamproof.conformance.power.disk import (
     FileSystem,
     disk_of,
 )
-from streamproof.conformance.power.syscall_trace import Call, CallKind, SyscallTrace, Tree
+from streamproof.stores.syscalls.syscall_trace import Call, CallKind, SyscallTrace, Tree
 
 MODEL = settings.get_profile("conformance")
 ROOT, SUB, FILE, OTHER_FILE = 100, 101, 102, 103

@@ -15,9 +15,9 @@ from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckFinding, CheckOutcome
 from streamproof.conformance.power.power_campaign import promise_of
-from streamproof.conformance.power.syscall_recorder import preload
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.settings import Settings
+from streamproof.stores.syscalls.preloaded_libraries import preload
 
 MUTANTS = "streamproof.conformance.mutants.power_mutants"
 
@@ -32,9 +32,9 @@ DRIVER = """
 import sys
 from pathlib import Path
 
-from streamproof.conformance.power.disk import JOURNALLED, disk_of
+from streamproof.stores.syscalls.disk import JOURNALLED, disk_of
 from streamproof.conformance.power.syscall_recorder import mark, run_recorded
-from streamproof.conformance.power.syscall_trace import actual_tree, write_tree
+from streamproof.stores.syscalls.syscall_trace import actual_tree, write_tree
 
 root, log = Path(sys.argv[1]), Path(sys.argv[2])
 

@@ -20,8 +20,8 @@ from test_power_disk import (
     write,
 )
 
-from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, disk_of
-from streamproof.conformance.power.disk_states import (
+from streamproof.stores.syscalls.disk import JOURNALLED, PORTABLE, disk_of
+from streamproof.stores.syscalls.disk_states import (
     _CHOICES,
     DAMAGES,
     SECTOR_BYTES,
@@ -33,7 +33,7 @@ from streamproof.conformance.power.disk_states import (
     smaller,
     states_at,
 )
-from streamproof.conformance.power.syscall_trace import Call, CallKind, SyscallTrace, Tree
+from streamproof.stores.syscalls.syscall_trace import Call, CallKind, SyscallTrace, Tree
 
 MODEL = settings.get_profile("conformance")
 EVERY: tuple[Damage, ...] = (*DAMAGES, "scattered")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.conformance.crash.triggers import Control, build_shim
+from streamproof.stores.syscalls.preloaded_libraries import build_shim
+from streamproof.stores.syscalls.shim_control import Control
 
 WRITES = """
     import os, sys

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from streamproof.conformance.crash.triggers import build_shim
+from streamproof.stores.syscalls.preloaded_libraries import build_shim
 
 ZYGOTE = Path(__file__).with_name("offsets_zygote.py")
 

@@ -16,8 +16,6 @@ from typing import Any, cast
 
 import pytest
 
-from streamproof.conformance.crash.preloaded_libraries import CannotBuildError
-from streamproof.conformance.crash.triggers import build_shim
 from streamproof.errors import UsageError
 from streamproof.stores.api import (
     NO_TIMESTAMP,
@@ -35,6 +33,7 @@ from streamproof.stores.errors import (
 )
 from streamproof.stores.format_upgrade import discard, finish_discarding
 from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.syscalls.preloaded_libraries import CannotBuildError, build_shim
 from streamproof.stores.timestamped import RocksDBLazyTimestampedStore, RocksDBTimestampedStore
 
 MakeContext = Callable[..., StateStoreContext]

@@ -12,12 +12,13 @@ import shutil
 import subprocess
 import tempfile
 from hashlib import blake2b
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from streamproof.user_cache import user_cache
 
-__all__ = ["CannotBuildError", "build_library"]
+__all__ = ["CannotBuildError", "build_library", "build_shim", "preload"]
 
 COMPILERS = ("cc", "gcc", "clang")
 """The usable C compilers; the first one on the machine is taken."""
@@ -28,6 +29,39 @@ COMPILER_TIMEOUT_S = 60.0
 
 class CannotBuildError(Exception):
     """A library cannot be built here; the message says why, and what to do."""
+
+
+def preload(directory: Path) -> str:
+    """The value of ``LD_PRELOAD``: the libraries that see calls, compiled if necessary.
+
+    The streams stand first, because they write by calls that the other two see. The recorder stands
+    before the shim, so that it also sees the calls that the shim lets fail.
+
+    Args:
+        directory: the directory for the libraries if the user's cache cannot be used.
+
+    Raises:
+        CannotBuildError: the libraries cannot be compiled here.
+    """
+    streams = build_library(_source("streams.c"), directory, "-ldl")
+    recorder = build_library(_source("recorder.c"), directory, "-ldl", "-lpthread")
+    return f"{streams}:{recorder}:{build_shim(directory)}"
+
+
+def build_shim(directory: Path) -> Path:
+    """The shim, compiled if necessary.
+
+    Args:
+        directory: the directory for the shim if the user's cache cannot be used.
+
+    Raises:
+        CannotBuildError: it cannot be compiled here.
+    """
+    return build_library(_source("shim.c"), directory, "-ldl")
+
+
+def _source(name: str) -> Traversable:
+    return files(__package__).joinpath(name)
 
 
 def build_library(source: Traversable, directory: Path, *libraries: str) -> Path:

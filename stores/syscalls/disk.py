@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from streamproof.conformance.power.syscall_trace import Call, CallKind, SyscallTrace, Tree, Way
+from streamproof.stores.syscalls.syscall_trace import Call, CallKind, SyscallTrace, Tree, Way
 
 __all__ = [
     "JOURNALLED",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
-from streamproof.conformance.power.disk import SECTOR_BYTES, DiskModel, Effect, Piece
-from streamproof.conformance.power.syscall_trace import CallKind, SyscallTrace, Tree
-from streamproof.conformance.sampling import spread, spread_order
+from streamproof.sampling import spread, spread_order
+from streamproof.stores.syscalls.disk import SECTOR_BYTES, DiskModel, Effect, Piece
+from streamproof.stores.syscalls.syscall_trace import CallKind, SyscallTrace, Tree
 
 __all__ = [
     "DAMAGES",

@@ -1,0 +1,1 @@
+"""System calls of stores: seen, made to fail, recorded, and made again on a model of a disk."""
