@@ -1,10 +1,10 @@
 """Search for mistakes in the runtime whose authors had read no invariant: tests/planted has them.
 
 Run by ``nox -s planted_runtime -- [--budget TIME] [--seed N] [mistake ...]``. Each mistake is a
-patch in ``planted/runtime_patches.py``, and is searched for by ``streamproof explore`` until an
-invariant finds it, or until the time is over. A mistake that nothing finds is a survivor: no
-invariant sees it, or too few worlds are such that it shows. Ctrl-C ends the search with the table
-of the mistakes so far.
+patch in one of the files ``planted/*runtime_patches.py``, and is searched for by ``streamproof
+explore`` until an invariant finds it, or until the time is over. A mistake that nothing finds is a
+survivor: no invariant sees it, or too few worlds are such that it shows. Ctrl-C ends the search
+with the table of the mistakes so far.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.exploration_ledger import LEDGER
 from streamproof.sim.exploration import Explored
 
-PATCHES = Path(__file__).parent / "planted" / "runtime_patches.py"
+PLANTED = Path(__file__).parent / "planted"
+
+PATCHES = (PLANTED / "runtime_patches.py", PLANTED / "second_runtime_patches.py")
 
 
 class PlantedPatch(NamedTuple):
-    """A mistake: the function that makes it, the seam that this function replaces, a summary."""
+    """A mistake: the file and the function, the seam that this function replaces, a summary."""
 
+    file: Path
     function: str
     seam: str
     mistake: str
@@ -47,19 +50,20 @@ class Search(NamedTuple):
 
 
 def planted() -> list[PlantedPatch]:
-    """The mistakes of the file, in its order."""
+    """The mistakes of the files, in their order; functions that begin with ``_`` help them."""
     found = []
-    for node in ast.parse(PATCHES.read_text()).body:
-        if isinstance(node, ast.FunctionDef):
-            seam, _, mistake = (ast.get_docstring(node) or "").partition(": ")
-            found.append(PlantedPatch(node.name, seam, mistake))
+    for file in PATCHES:
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                seam, _, mistake = (ast.get_docstring(node) or "").partition(": ")
+                found.append(PlantedPatch(file, node.name, seam, mistake))
     return found
 
 
 def search(patch: PlantedPatch, budget: str, seed: str, out: Path) -> Search:
     """Explore worlds with one mistake until one breaks a promise, or until the time is over."""
     command = [sys.executable, "-P", "-m", "streamproof", "explore", "-j", "1"]
-    command += ["--patch", f"{PATCHES}:{patch.function}", "--seam", patch.seam]
+    command += ["--patch", f"{patch.file}:{patch.function}", "--seam", patch.seam]
     command += ["--budget", budget, "--seed", seed, "--shrink-runs", "0", "--out", str(out)]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
     if done.returncode == ExitCode.INTERRUPTED:
@@ -84,7 +88,7 @@ def main() -> None:
     options = parser.parse_args()
     unknown = set(options.mistakes) - {each.function for each in planted()}
     if unknown:
-        parser.error(f"{PATCHES} has no {', '.join(sorted(unknown))}")
+        parser.error(f"no file of mistakes has {', '.join(sorted(unknown))}")
     mistake = Column("mistake", no_wrap=True)
     table = Table(mistake, "worlds", "seconds", "broken", "by the invariant", box=None)
     survivors = []
