@@ -42,7 +42,7 @@ class CaseCampaign(ABC, Generic[Case]):
         for ruling in found:
             requirement, shape = self._broken_by(case, ruling)
             if not ruling.broken:
-                self._run.evidence.exercised.add(requirement)
+                self._run.held(requirement)
             elif self._run.is_new(requirement, shape):
                 self._run.noticed(requirement)
                 self._tries = self._shrink_limit if self._run.settings.shrinks else 0

@@ -84,9 +84,10 @@ class CheckContext:
 
         After ``MOST_SHAPES`` shapes of a requirement, no further shape is new.
         """
-        if (requirement, shape) in self.findings or not self.applies(requirement):
+        reported = self.check.reported_as(requirement)
+        if not reported or (reported, shape) in self.findings or not self.applies(requirement):
             return False
-        return sum(each == requirement for each, _ in self.findings) < MOST_SHAPES
+        return sum(each == reported for each, _ in self.findings) < MOST_SHAPES
 
     def new_directory(self) -> Path:
         """A new empty directory."""
@@ -105,6 +106,7 @@ class CheckContext:
 
     def noticed(self, requirement: str) -> None:
         """Record the effort of finding a promise broken, the first time only."""
+        requirement = self.check.reported_as(requirement)
         self.look_for_room()
         if not (self.status.noticed or self.no_room) and self.applies(requirement):
             self.status.notice(requirement)
@@ -115,11 +117,16 @@ class CheckContext:
                 crashes=sum(self.evidence.crash_points.values()),
             )
 
+    def held(self, requirement: str) -> None:
+        """Count a promise as tested and held."""
+        if reported := self.check.reported_as(requirement):
+            self.evidence.exercised.add(reported)
+
     def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
         """Keep a violation, unless one of the same requirement and shape has a shorter program."""
         self.noticed(violation.requirement)
         finding = CheckFinding(
-            requirement=violation.requirement,
+            requirement=self.check.reported_as(violation.requirement),
             tried=violation.tried,
             expected=self.without_paths(violation.expected),
             found=self.without_paths(violation.found),
@@ -134,7 +141,8 @@ class CheckContext:
 
     def known(self, violation: Violation) -> CheckFinding | None:
         """The finding so far that has the requirement and the shape of a violation."""
-        return self.findings.get((violation.requirement, _shape_of(violation)))
+        reported = self.check.reported_as(violation.requirement)
+        return self.findings.get((reported, _shape_of(violation)))
 
     def without_paths(self, text: str) -> str:
         """A text without the names of temporary directories, which would differ in every run.

@@ -14,7 +14,10 @@ from typing import Any
 
 from streamproof.conformance.generators import Generators
 
-__all__ = ["Check", "Given", "check", "registered"]
+__all__ = ["UNCLEAN", "Check", "Given", "check", "registered"]
+
+UNCLEAN = ("CRASH-009", "POWER-015")
+"""The promises that a store notices an unclean stop, after a kill and after a loss of power."""
 
 Given = Callable[[Generators], dict[str, Any]]
 """From the generators for a subject, the strategy for each argument of a property."""
@@ -37,6 +40,9 @@ class Check:
         needs: the capabilities that a subject needs for the check to have anything to try; in the
             words of requirements. The check does not run on other subjects, and is no part of
             their results.
+        sums_up: whether every broken promise counts as the first requirement, because the check
+            asks whether all of them hold in one situation.
+        leaves_out: the promises that a check that sums up leaves to other checks.
     """
 
     name: str
@@ -44,14 +50,22 @@ class Check:
     function: Callable[..., None]
     given: Given | None
     raw: bool
-    weight: int
+    weight: int = 1
     prepare: Callable[[], None] = lambda: None
     needs: tuple[str, ...] = ()
+    sums_up: bool = False
+    leaves_out: tuple[str, ...] = UNCLEAN
 
     @property
     def tried(self) -> str:
         """The purpose of the check, in one sentence: the first line of its docstring."""
         return (inspect.getdoc(self.function) or self.name).splitlines()[0]
+
+    def reported_as(self, requirement: str) -> str:
+        """The requirement that a broken promise counts as; empty if the check leaves it out."""
+        if not self.sums_up or requirement in self.requirements:
+            return requirement
+        return "" if requirement in self.leaves_out else self.requirements[0]
 
 
 _checks: dict[str, Check] = {}
@@ -61,16 +75,14 @@ def check(
     *requirements: str,
     given: Given | None = None,
     raw: bool = False,
-    weight: int = 1,
-    prepare: Callable[[], None] = lambda: None,
-    needs: tuple[str, ...] = (),
+    **attributes: Any,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as a check of ``requirements``."""
+    """Register a function as a check of ``requirements``, with attributes of :class:`Check`."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         module = function.__module__.rpartition(".")[2].removesuffix("_checks")
         name = f"{module}.{function.__name__}"
-        _checks[name] = Check(name, requirements, function, given, raw, weight, prepare, needs)
+        _checks[name] = Check(name, requirements, function, given, raw, **attributes)
         return function
 
     return register

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 
-import msgspec
-
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.kill_campaign import KillCampaign
@@ -85,10 +83,8 @@ def _crash_again(run: CheckRun, replay: Replay) -> bool:
         _simulate_again(run, choices)
     elif choices.losses:
         PowerCampaign(run, 0).repeat(choices)
-        _blame(run, replay.requirement)
     elif choices.crashes:
         KillCampaign(run, 0).repeat(choices)
-        _blame(run, replay.requirement)
     else:
         return False
     return True
@@ -99,11 +95,3 @@ def _simulate_again(run: CheckRun, choices: SavedChoices) -> None:
     from streamproof.conformance.store_worlds.world_campaign import WorldCampaign
 
     WorldCampaign(run).repeat(choices)
-
-
-def _blame(run: CheckRun, requirement: str) -> None:
-    """Report the violation under the requirement that the check blamed in the saved failure."""
-    for finding in list(run.findings.values()):
-        del run.findings[finding.requirement, finding.shape]
-        kept = msgspec.structs.replace(finding, requirement=requirement)
-        run.findings[kept.requirement, kept.shape] = kept

@@ -7,8 +7,6 @@ from dataclasses import replace
 from itertools import zip_longest
 from random import Random
 
-import msgspec
-
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash import triggers
@@ -203,7 +201,7 @@ def of_many_rows() -> Program:
     return builder.put_many(MANY_ROWS, b"3").build()
 
 
-@check("CRASH-007", raw=True, weight=60)
+@check("CRASH-007", raw=True, weight=60, sums_up=True)
 def several_partitions(run: CheckRun) -> None:
     """Kill the process around commits of two changelog partitions."""
     crashes = campaign(run)
@@ -217,7 +215,6 @@ def several_partitions(run: CheckRun) -> None:
     commits = [i for i, each in enumerate(program.operations) if each.name == "commit"]
     crashes.lines(program, commits[-1], share=0.5)
     crashes.syscalls(program, commits[0], span=len(program) - commits[0])
-    blame(run, "CRASH-007")
 
 
 def around(run: CheckRun, crashes: KillCampaign, program: Program) -> None:
@@ -254,7 +251,7 @@ def of_an_import() -> ProgramBuilder:
     return builder.leave_checkpoint({CHANGELOG: 41, OTHER_CHANGELOG: 17}).then("open")
 
 
-@check("CRASH-019", raw=True, weight=50)
+@check("CRASH-019", raw=True, weight=50, sums_up=True)
 def while_importing(run: CheckRun) -> None:
     """Kill the process while it takes over the offsets of two partitions from one file."""
     crashes = campaign(run)
@@ -264,10 +261,9 @@ def while_importing(run: CheckRun) -> None:
     crashes.syscalls(program, opening, span=2, share=0.5)
     crashes.lines(program, opening, share=0.8)
     crashes.boundaries(program)
-    blame(run, "CRASH-019")
 
 
-@check("CRASH-011", raw=True, weight=50)
+@check("CRASH-011", raw=True, weight=50, sums_up=True)
 def while_closing(run: CheckRun) -> None:
     """Kill the process before every line and system call of a clean close."""
     crashes = campaign(run)
@@ -277,10 +273,9 @@ def while_closing(run: CheckRun) -> None:
     crashes.lines(program, last, share=0.5)
     crashes.syscalls(program, last)
     around(run, crashes, program)
-    blame(run, "CRASH-011")
 
 
-@check("CRASH-012", raw=True, weight=60)
+@check("CRASH-012", raw=True, weight=60, sums_up=True)
 def while_opening(run: CheckRun) -> None:
     """Kill the process while it opens the files that an unclean stop left."""
     crashes = campaign(run)
@@ -292,10 +287,9 @@ def while_opening(run: CheckRun) -> None:
     crashes.syscalls(program, opening)
     crashes.lines(program, 0)
     around(run, crashes, program)
-    blame(run, "CRASH-012")
 
 
-@check("CRASH-014", raw=True, weight=40)
+@check("CRASH-014", raw=True, weight=40, sums_up=True)
 def while_forgetting(run: CheckRun) -> None:
     """Kill the process around a commit that forgets all offsets."""
     crashes = campaign(run)
@@ -308,10 +302,9 @@ def while_forgetting(run: CheckRun) -> None:
     forgetting = 5
     crashes.lines(program, forgetting, share=0.5)
     crashes.syscalls(program, forgetting, span=2)
-    blame(run, "CRASH-014")
 
 
-@check("RESTORE-007", raw=True, weight=60)
+@check("RESTORE-007", raw=True, weight=60, sums_up=True)
 def while_restoring(run: CheckRun) -> None:
     """Kill the process in the middle of a restoration, and restore again."""
     crashes = campaign(run)
@@ -326,10 +319,9 @@ def while_restoring(run: CheckRun) -> None:
     restores = [i for i, each in enumerate(program.operations) if each.name == "restore"]
     crashes.lines(program, restores[1], share=0.4)
     crashes.syscalls(program, restores[1], span=len(program) - restores[1])
-    blame(run, "RESTORE-007")
 
 
-@check("CRASH-016", raw=True, weight=100)
+@check("CRASH-016", raw=True, weight=100, sums_up=True)
 def while_recovering(run: CheckRun) -> None:
     """Kill the process, kill it again while it recovers and goes on, and kill it a third time."""
     crashes = deep_campaign(run)
@@ -348,7 +340,6 @@ def while_recovering(run: CheckRun) -> None:
                 with second.after(again, point, limit // len(firsts) // 4) as third:
                     third.syscalls(once_more, 0, span=len(once_more), share=0.8)
                     third.boundaries(once_more)
-    blame(run, "CRASH-016")
 
 
 def goes_on(builder: ProgramBuilder, value: bytes) -> Program:
@@ -361,7 +352,7 @@ def goes_on(builder: ProgramBuilder, value: bytes) -> Program:
     return after.build()
 
 
-@check("CRASH-017", raw=True, weight=70)
+@check("CRASH-017", raw=True, weight=70, sums_up=True)
 def several_stores(run: CheckRun) -> None:
     """Kill the process while two stores of one task write, commit and flush in turn."""
     crashes = deep_campaign(run)
@@ -372,7 +363,6 @@ def several_stores(run: CheckRun) -> None:
     commits = [i for i, each in enumerate(program.operations) if each.name == "commit"]
     crashes.lines(program, commits[-1], share=0.5)
     crashes.lines(program, commits[-2])
-    blame(run, "CRASH-017")
 
 
 def side_by_side(first: Program, second: Program) -> Program:
@@ -384,7 +374,7 @@ def side_by_side(first: Program, second: Program) -> Program:
     return Program(tuple(each for turn in turns for each in turn if each is not None))
 
 
-@check("CRASH-018", raw=True, weight=90)
+@check("CRASH-018", raw=True, weight=90, sums_up=True)
 def while_compacting(run: CheckRun) -> None:
     """Kill the process while it merges files whose keys were overwritten many times."""
     crashes = deep_campaign(run)
@@ -400,10 +390,9 @@ def while_compacting(run: CheckRun) -> None:
     program = builder.then("close").build()
     crashes.syscalls(program, 1, span=len(program) - 1, share=0.4)
     crashes.boundaries(program, share=0.2)
-    blame(run, "CRASH-018")
 
 
-@check("RESTORE-015", raw=True, weight=80)
+@check("RESTORE-015", raw=True, weight=80, sums_up=True)
 def restoring_interrupted_again(run: CheckRun) -> None:
     """Interrupt a restoration after any record, several times, with different batches each time."""
     crashes = deep_campaign(run)
@@ -425,20 +414,3 @@ def restoring_interrupted_again(run: CheckRun) -> None:
                 with second.after(going_on, point, limit // len(lengths) // 4) as third:
                     third.boundaries(ended, share=0.5)
                     third.syscalls(ended, 1, span=3)
-    blame(run, "RESTORE-015")
-
-
-def blame(run: CheckRun, requirement: str, *, unclean: bool = False) -> None:
-    """Blame one requirement for all findings of this check.
-
-    Undetected unclean stops have their own requirement and are left out, unless ``unclean``.
-    """
-    findings = list(run.findings.values())
-    if not unclean:
-        findings = [each for each in findings if each.requirement != "CRASH-009"]
-    run.findings.clear()
-    for each in findings:
-        blamed = msgspec.structs.replace(each, requirement=requirement)
-        run.findings.setdefault((requirement, each.shape), blamed)
-    if not findings and run.evidence.crash_points:
-        run.evidence.exercised.add(requirement)

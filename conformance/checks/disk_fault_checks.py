@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.checks.crash_checks import blame, goes_on
+from streamproof.conformance.checks.crash_checks import goes_on
 from streamproof.conformance.checks.transaction_checks import expect_ended, three_open
 from streamproof.conformance.crash import triggers
+from streamproof.conformance.crash.crash_judge import MANNER
 from streamproof.conformance.crash.crash_records import CrashKind
 from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.crash.program import ProgramBuilder
@@ -16,23 +17,20 @@ from streamproof.conformance.violations import Skipped
 MOST_FAULTS = 240
 """The most faults in one check: after each failed write, RocksDB gets a second to flush."""
 
-MANNER = "ERR-010"
-"""The recommendation on how a store reports a disk failure, which is blamed on its own."""
 
-
-@check("ERR-008", MANNER, raw=True, weight=100)
+@check("ERR-008", MANNER, raw=True, weight=100, sums_up=True)
 def full_disk(run: CheckRun) -> None:
     """Fill the disk: from some call on, every write-like system call fails with ENOSPC."""
-    every_call(run, "enospc", "ERR-008")
+    every_call(run, "enospc")
 
 
-@check("ERR-009", MANNER, raw=True, weight=100)
+@check("ERR-009", MANNER, raw=True, weight=100, sums_up=True)
 def broken_disk(run: CheckRun) -> None:
     """Let every write-like system call fail with an input/output error, once or permanently."""
-    every_call(run, "eio", "ERR-009")
+    every_call(run, "eio")
 
 
-def every_call(run: CheckRun, kind: CrashKind, requirement: str) -> None:
+def every_call(run: CheckRun, kind: CrashKind) -> None:
     """Let each system call fail in a short program, while buffers overflow, and after a crash."""
     triggers.require_seen()
     crashes = KillCampaign(run, min(run.settings.limits.crash_points // 2, MOST_FAULTS))
@@ -45,11 +43,6 @@ def every_call(run: CheckRun, kind: CrashKind, requirement: str) -> None:
     for number in range(40):
         overflowing.put(b"k%d" % (number % 5), b"%d" % number + b"." * 3_000).commit()
     crashes.faults(overflowing.build(), 1, kind)
-    manner = [each for each in run.findings.values() if each.requirement == MANNER]
-    for each in manner:
-        del run.findings[MANNER, each.shape]
-    blame(run, requirement)
-    run.findings.update({(MANNER, each.shape): each for each in manner})
 
 
 def after_a_crash(crashes: KillCampaign, builder: ProgramBuilder, kind: CrashKind) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Literal
 
-import msgspec
-
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import (
@@ -37,9 +35,6 @@ JUDGED = (
     "POWER-015",
 )
 """The requirements that judge every loss of power."""
-
-UNCLEAN = "POWER-015"
-"""The recommendation that a store detects an unclean stop."""
 
 LONG = 1_700
 """The size in bytes of a value that can be torn at the end of a sector."""
@@ -124,69 +119,62 @@ def offsets_alone(run: CheckRun) -> None:
     campaign(run).lose(of_offsets_alone(several=several))
 
 
-@check("POWER-019", raw=True, weight=60)
+@check("POWER-019", raw=True, weight=60, sums_up=True)
 def while_importing(run: CheckRun) -> None:
     """Lose the power while a store takes over the offsets of two partitions from one file."""
     campaign(run).lose(of_an_import().read(b"a").then("close").build())
-    blame(run, "POWER-019")
 
 
-@check("POWER-007", raw=True, weight=60)
+@check("POWER-007", raw=True, weight=60, sums_up=True)
 def several_partitions(run: CheckRun) -> None:
     """Lose the power around commits of two changelog partitions."""
     losses = campaign(run)
     random = Random(run.seed)
     losses.lose(random_program(random, commits=4, partitions=PARTITIONS), share=0.5)
     losses.lose(random_program(random, commits=4, partitions=PARTITIONS))
-    blame(run, "POWER-007")
 
 
-@check("POWER-011", raw=True, weight=60)
+@check("POWER-011", raw=True, weight=60, sums_up=True)
 def while_closing_and_opening(run: CheckRun) -> None:
     """Lose the power while a store is closed, opened again, and closed once more."""
     losses = campaign(run)
     builder = written().then("close", "open")
     losses.lose(builder.put(b"b", b"6").commit().then("close", "open", "close").build())
-    blame(run, "POWER-011")
 
 
-@check("POWER-012", raw=True, weight=60)
+@check("POWER-012", raw=True, weight=60, sums_up=True)
 def while_upgrading(run: CheckRun) -> None:
     """Lose the power while an older format is opened and during the first commits after that."""
     losses = campaign(run)
     builder = upgrading().read(b"b").then("flush").put(b"a", b"5").put(b"b", None).commit()
     losses.lose(builder.then("flush", "close", "open").build())
-    blame(run, "POWER-012")
 
 
-@check("UPGRADE-034", raw=True, weight=60)
+@check("UPGRADE-034", raw=True, weight=60, sums_up=True)
 def while_preparing(run: CheckRun) -> None:
     """Lose the power while the new format is filled beside the older one, and then upgrade."""
     losses = campaign(run)
     losses.lose(preparing())
-    blame(run, "UPGRADE-034")
 
 
-@check("POWER-013", raw=True, weight=60)
+@check("POWER-013", raw=True, weight=60, sums_up=True)
 def position_after_a_loss(run: CheckRun) -> None:
     """Lose the power around commits, and compare the position with the offsets."""
     losses = campaign(run)
     builder = ProgramBuilder().put(b"a", b"1").commit().then("flush").put(b"b", b"2").then("flush")
     builder.put(b"a", b"3").commit().then("close", "open").put(b"c", b"4").commit()
     losses.lose(builder.then("close").build())
-    blame(run, "POWER-013")
 
 
-@check("POWER-014", raw=True, weight=60)
+@check("POWER-014", raw=True, weight=60, sums_up=True)
 def without_a_journal(run: CheckRun) -> None:
     """Lose any unsynced creation, renaming or removal of a file."""
     losses = PowerCampaign(run, run.settings.limits.power_states, PORTABLE)
     builder = written().then("close", "open").put(b"b", b"6").commit().then("flush")
     losses.lose(builder.then("close").build(), ("scattered",))
-    blame(run, "POWER-014")
 
 
-@check("POWER-016", raw=True, weight=80)
+@check("POWER-016", raw=True, weight=80, sums_up=True)
 def while_recovering(run: CheckRun) -> None:
     """Lose the power, and lose it again while the store recovers and goes on."""
     losses = campaign(run)
@@ -197,10 +185,9 @@ def while_recovering(run: CheckRun) -> None:
     chosen = spread(len(firsts), FIRST_LOSSES)
     for left, index in zip(range(len(chosen), 0, -1), chosen, strict=True):
         losses.lose(after.build(), share=1 / left, before=firsts[index - 1])
-    blame(run, "POWER-016")
 
 
-@check("POWER-017", raw=True, weight=60)
+@check("POWER-017", raw=True, weight=60, sums_up=True)
 def while_restoring(run: CheckRun) -> None:
     """Lose the power in the middle of a restoration, and restore again."""
     losses = campaign(run)
@@ -210,7 +197,6 @@ def while_restoring(run: CheckRun) -> None:
         entries += [(b"shared", b"%d" % batch), (b"k%d" % (batch - 1), None)]
         builder.restore(entries).commit()
     losses.lose(builder.then("flush", "close").build())
-    blame(run, "POWER-017")
 
 
 @check("POWER-018")
@@ -249,17 +235,3 @@ def expect_alike(t: Trial, keys: list[bytes]) -> None:
         for key, value in zip(keys, values, strict=True):
             t.expect(store.get(key), value)
         store.close()
-
-
-def blame(run: CheckRun, requirement: str) -> None:
-    """Blame one requirement for all findings of this check.
-
-    Undetected unclean stops have their own requirement and are left out.
-    """
-    findings = [each for each in run.findings.values() if each.requirement != UNCLEAN]
-    run.findings.clear()
-    for each in findings:
-        blamed = msgspec.structs.replace(each, requirement=requirement)
-        run.findings.setdefault((requirement, each.shape), blamed)
-    if not findings and run.evidence.crash_points:
-        run.evidence.exercised.add(requirement)

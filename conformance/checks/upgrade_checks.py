@@ -14,7 +14,6 @@ from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import (
     AT_ENDS,
     FIRST_CRASHES,
-    blame,
     campaign,
     deep_campaign,
 )
@@ -442,7 +441,7 @@ def upgrading() -> ProgramBuilder:
     return builder.then("close", "upgrade").catch_up()
 
 
-@check("UPGRADE-012", raw=True, weight=70)
+@check("UPGRADE-012", raw=True, weight=70, sums_up=True)
 def killed_while_upgrading(run: CheckRun) -> None:
     """Kill the process while it opens the older format for the first time."""
     crashes = campaign(run)
@@ -451,10 +450,9 @@ def killed_while_upgrading(run: CheckRun) -> None:
     crashes.boundaries(program, share=AT_ENDS)
     crashes.lines(program, opening, share=0.5)
     crashes.syscalls(program, opening, span=2)
-    blame(run, "UPGRADE-012")
 
 
-@check("UPGRADE-020", raw=True, weight=70)
+@check("UPGRADE-020", raw=True, weight=70, sums_up=True)
 def killed_while_upgrading_again(run: CheckRun) -> None:
     """Kill the process while it opens the older format, and kill it again at the second try."""
     crashes = deep_campaign(run)
@@ -470,10 +468,9 @@ def killed_while_upgrading_again(run: CheckRun) -> None:
             second.lines(then, 0, share=0.3)
             second.syscalls(then, 0, span=len(then), share=0.7)
             second.boundaries(then)
-    blame(run, "UPGRADE-020")
 
 
-@check("UPGRADE-013", raw=True, weight=70)
+@check("UPGRADE-013", raw=True, weight=70, sums_up=True)
 def killed_after_the_upgrade(run: CheckRun) -> None:
     """Kill the process in the first reads, writes, commits, flushes and closes after an upgrade."""
     crashes = campaign(run)
@@ -485,10 +482,9 @@ def killed_after_the_upgrade(run: CheckRun) -> None:
     crashes.syscalls(program, caught_up, span=len(program) - caught_up, share=0.5)
     crashes.lines(program, caught_up + 1, share=0.4)
     crashes.lines(program, caught_up + 3)
-    blame(run, "UPGRADE-013")
 
 
-@check("UPGRADE-014", raw=True, weight=50)
+@check("UPGRADE-014", raw=True, weight=50, sums_up=True, leaves_out=())
 def older_store_killed(run: CheckRun) -> None:
     """Kill the process while the older store is open, and upgrade the files that it left."""
     crashes = campaign(run)
@@ -498,7 +494,6 @@ def older_store_killed(run: CheckRun) -> None:
     program = builder.commit().then("close").build()
     crashes.boundaries(program, share=AT_ENDS)
     crashes.syscalls(program, 1, span=len(program) - 1)
-    blame(run, "UPGRADE-014", unclean=True)
 
 
 @check("UPGRADE-015", "UPGRADE-016", "UPGRADE-017")
@@ -565,7 +560,7 @@ def preparing() -> Program:
     return builder.then("close", "open_preparing", "close", "upgrade").catch_up().build()
 
 
-@check("UPGRADE-019", raw=True, weight=70)
+@check("UPGRADE-019", raw=True, weight=70, sums_up=True)
 def killed_while_preparing(run: CheckRun) -> None:
     """Kill the process while it fills the new format, then upgrade."""
     crashes = campaign(run)
@@ -576,4 +571,3 @@ def killed_while_preparing(run: CheckRun) -> None:
     crashes.lines(program, opening + 1, share=0.3)
     crashes.lines(program, opening + 5, share=0.4)
     crashes.lines(program, len(program) - 2)
-    blame(run, "UPGRADE-019")

@@ -21,7 +21,7 @@ from streamproof.conformance.program_text import brief_source, render
 from streamproof.conformance.ruling import Ruling
 from streamproof.stores.capabilities import LATE, Capabilities
 
-__all__ = ["POSITION", "history_of", "judge", "state_of"]
+__all__ = ["MANNER", "POSITION", "history_of", "judge", "state_of"]
 
 
 POSITION = "POS-012"

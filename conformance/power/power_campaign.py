@@ -137,7 +137,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
             some = list(choose(disk, recording.trace, damage, most))
             if most and not some and not disk.unknown:
                 # The store synced in between, so this damage cannot happen.
-                self._run.evidence.exercised.add(OF_DAMAGE[damage])
+                self._run.held(OF_DAMAGE[damage])
             chosen += some
             self._left -= len(some)
         whole = []
@@ -194,7 +194,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
         if state.after <= len(recording.trace.calls) and lost <= pending and known:
             yield state, state.tree(disk)
         yield from choose(disk, recording.trace, state.damage, SHRINK_STATES)
-        yield from _at_the_end(recording, disk)
+        yield from _at_the_end(recording, self._file_system)
 
     # Judging.
 
@@ -231,14 +231,14 @@ class PowerCampaign(ProgramCampaign[Loss]):
         if not recording.error:
             disk = recording.disk(self._file_system)
             chosen = choose(disk, recording.trace, case.state.damage, SHRINK_STATES)
-            states = itertools.chain(_at_the_end(recording, disk), chosen)
+            states = itertools.chain(_at_the_end(recording, self._file_system), chosen)
             yield from self._within_tries(recording, states)
 
     def _less_lost(self, loss: Loss, ruling: Ruling) -> tuple[Loss, Ruling]:
         """The failure with as little lost as possible. Losing everything counts as simple, too."""
         recording, disk = loss.recording, loss.recording.disk(self._file_system)
         # A loss at the end needs no numbers of calls, which differ where threads of a store write.
-        ends = self._within_tries(recording, _at_the_end(recording, disk))
+        ends = self._within_tries(recording, _at_the_end(recording, self._file_system))
         if broken := self._first_break(ends, self._broken_by(loss, ruling)):
             return broken
         broken = (loss, ruling)
@@ -355,12 +355,14 @@ def _batches(states: Iterable[Left], size: int) -> Iterator[list[Left]]:
         yield batch
 
 
-def _at_the_end(recording: Recording, disk: DiskModel) -> Iterator[Left]:
+def _at_the_end(recording: Recording, file_system: FileSystem) -> Iterator[Left]:
     """After all calls, lose all that may be lost, or nothing, as where a process is killed."""
-    end = len(recording.trace.calls)
+    disk, end = recording.disk(file_system), len(recording.trace.calls)
+    # The damage tells a replay which file system lost the calls.
+    damage: Damage = "scattered" if file_system == PORTABLE else "lost"
     for lost in (frozenset(each.call for each in disk.pending(end)), frozenset[int]()):
         if disk.is_known(end, lost):
-            state = DiskState(end, lost)
+            state = DiskState(end, lost, damage=damage)
             yield state, state.tree(disk)
 
 

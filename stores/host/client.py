@@ -6,6 +6,7 @@ the last iterator that is still open then, the process ends, or waits for anothe
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import shlex
 import shutil
@@ -31,7 +32,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities, Kind
 from streamproof.stores.checkpoint import changelog_partition
-from streamproof.stores.errors import InvalidStateStoreError
+from streamproof.stores.errors import InvalidStateStoreError, StoreError, TaskCorruptedError
 from streamproof.stores.host.process import (
     DIRECTORY,
     HostCommand,
@@ -140,6 +141,18 @@ class HostFactory:
         return found
 
 
+def _let_close(host: HostProcess) -> None:
+    """Let a host close a store that asks for a wipe, if the host can open the store again then."""
+    if host.reopens:
+        with contextlib.suppress(StoreError):
+            # A store that was not opened may refuse to be closed.
+            with contextlib.suppress(InvalidStateStoreError):
+                host.call(NOTHING, "close", {})
+            host.release()
+            return
+    host.kill()
+
+
 class _Closed(NamedTuple):
     """A host that has closed a store, which was its last one then."""
 
@@ -213,6 +226,9 @@ class RemoteStore(Calls, StateStore):
                     "config": {key: str(value) for key, value in context.app_configs.items()},
                 },
             )
+        except TaskCorruptedError:
+            _let_close(host)
+            raise
         except BaseException:
             host.kill()
             raise

@@ -241,6 +241,23 @@ def test_a_failure_is_noticed_before_its_program_is_small(tmp_path: Path) -> Non
     assert right == ("rocksdb", "0 found")
 
 
+def test_a_check_that_sums_up_suspects_its_own_requirement(tmp_path: Path) -> None:
+    """A lost commit without a journal is one of a promise about commits, until it is reported."""
+    told: list[tuple[str, str]] = []
+    subject = "streamproof.conformance.mutants.power_mutants:directory_made_without_a_sync"
+    with Engine(Settings(profile="smoke"), tmp_path, jobs=1) as engine:
+        engine.load([subject])
+        engine.run(
+            [(subject, load_checks()["power.without_a_journal"])],
+            lambda subject, outcome: told.extend(
+                (subject, n.requirement) for n in outcome.findings
+            ),
+            lambda *noticed: told.append(noticed),
+        )
+    assert len(told) > 1
+    assert set(told) == {(subject, "POWER-014")}
+
+
 def test_only_what_can_fail_the_run_is_suspected() -> None:
     """Nothing is told of what nobody asks for, of known failures, and of the canary."""
     told: list[tuple[str, str]] = []

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,7 @@ from streamproof.stores.errors import (
     NullArgumentError,
     ProcessorStateError,
     StoreError,
+    TaskCorruptedError,
     UnsupportedOperationError,
 )
 from streamproof.stores.host import client, process, remote_calls
@@ -164,6 +166,23 @@ def test_a_host_without_a_store_leaves_at_the_next_opening(opened: Any) -> None:
         store.close()
     assert set(process._idle) == process._hosts
     assert len(process._idle) == 1
+
+
+def test_a_store_that_asks_for_a_wipe_leaves_its_host(opened: Any, tmp_path: Path) -> None:
+    """A new process for each wipe would take most of the time of many checks."""
+    line = reopening_host("rocksdb")
+    store, _ = opened(line)
+    store.put(b"a", b"1")
+    store.commit({P0: 1})
+    store.flush()
+    client.kill_hosts()
+    with pytest.raises(TaskCorruptedError):
+        opened(line)
+    (idle,) = process.idle_hosts()
+    shutil.rmtree(tmp_path / "rocksdb")
+    again, _ = opened(line)
+    assert process_of(again) == idle.pid
+    assert again.get(b"a") is None
 
 
 def test_two_open_stores_have_a_host_each(opened: Any) -> None:
