@@ -160,15 +160,19 @@ class Crash(OnInstance, tag="crash"):
 
 
 class Power(OnInstance, tag="power"):
-    """Switch the machine off. Model stores may lose unsynced data, too; no other store can.
+    """Switch the machine off. Model stores and real instances may lose unsynced data, too.
 
     Attributes:
         flushes: the number of flushes that each store loses, the last ones first. Only unsynced
-            flushes of the last 30 seconds can be lost.
+            flushes of the last 30 seconds can be lost. A real instance loses what it has not
+            synced.
+        seed: of a real instance, which of the legal states its disk has then: with 0, all that was
+            not synced is lost; any other number draws one.
         down_ms: the time until the process starts again.
     """
 
     flushes: Millis = 0
+    seed: Millis = 0
     down_ms: Millis | None = None
 
 

@@ -13,6 +13,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
@@ -222,7 +223,11 @@ class Application(Clients):
         raise UsageError(f"{name} of the application {self._topology} never runs. {said}")
 
     def begin(
-        self, name: str, settings: Mapping[str, str], given: Sequence[str] = ()
+        self,
+        name: str,
+        settings: Mapping[str, str],
+        given: Sequence[str] = (),
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> RealProcess:
         """Start an instance; it runs once its log has a line ``RUNS``.
 
@@ -230,6 +235,7 @@ class Application(Clients):
             name: the instance, as ``instance-0``; its state directory outlives its processes.
             settings: settings of Kafka Streams besides ours, or instead of ours.
             given: options of the JVM instead of the archive of classes.
+            environment: variables besides those of this process.
         """
         directory = self._processes.directory
         own = {
@@ -237,9 +243,8 @@ class Application(Clients):
             # The proxy knows by it who has sent a request.
             "client.id": name,
             "bootstrap.servers": self._broker.address_of_instances,
-            "state.dir": str(directory / f"{name}-state"),
+            "state.dir": str(self.state_of(name)),
         }
-        self._identify(Path(own["state.dir"]) / own["application.id"], name)
         self._starts += 1
         properties = directory / f"{name}-start-{self._starts}.properties"
         lines = [f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()]
@@ -251,17 +256,22 @@ class Application(Clients):
         return self._processes.start(
             f"{name}-start-{self._starts}",
             [*words, self._topology, str(properties)],
-            environment=NO_SEARCH,
+            environment={**NO_SEARCH, **environment},
         )
 
-    @staticmethod
-    def _identify(state: Path, name: str) -> None:
-        """Give an instance an id that sorts like its name: the group breaks ties by these ids."""
-        file = state / PROCESS_FILE
+    def state_of(self, name: str) -> Path:
+        """The state directory of an instance.
+
+        The id of its process is in it, one that sorts like its name: the group breaks ties by these
+        ids.
+        """
+        state = self._processes.directory / f"{name}-state"
+        file = state / f"{self._prefix}{self._topology}" / PROCESS_FILE
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             identity = UUID(bytes=name.encode()[-16:].rjust(16, b"\0"))
             file.write_text(json.dumps({"processId": str(identity)}), "utf-8")
+        return state
 
     def archive_classes(self) -> None:
         """Let an instance write the classes that it has loaded, so that later ones start faster.

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from streamproof.scenarios.kafka.application import RUNNING_S, RUNS, Application
 from streamproof.scenarios.kafka.processes import RealProcess
+from streamproof.scenarios.kafka.real_disks import RealDisk, store_of
 from streamproof.scenarios.kafka.recording import SUFFIX
 
 __all__ = ["ConfiguredInstances", "Health", "Instances", "RealNemesis"]
@@ -48,19 +51,28 @@ class ConfiguredInstances:
     Args:
         application: the application.
         settings: the settings of Kafka Streams.
+        disks: the disks of the instances that may be full or lose their power.
     """
 
     # An instance may wait for others.
     starting_s = RUNNING_S
 
-    def __init__(self, application: Application, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        application: Application,
+        settings: Mapping[str, str],
+        disks: Mapping[str, RealDisk] = MappingProxyType({}),
+    ) -> None:
         self._application = application
         self._settings = settings
+        self._disks = disks
         self._up: set[int] = set()
 
     def begin(self, name: str) -> RealProcess:
         """Start an instance, without waiting for it."""
-        return self._application.begin(name, self._settings)
+        disk = self._disks.get(name)
+        environment = disk.begin() if disk is not None else {}
+        return self._application.begin(name, self._settings, environment=environment)
 
     def health(self, _: str, process: RealProcess) -> Health:
         """How a process of an instance is: it tells so in its log."""
@@ -77,11 +89,13 @@ class _Instance:
         process: its process; ``None`` while it is down.
         phase: ``up``, ``down``, ``starting``, ``stopping`` or ``frozen``.
         since: when the phase began, by the monotonic clock.
+        has_been_refused: whether a full disk has refused a write since it is full.
     """
 
     process: RealProcess | None = None
     phase: str = "down"
     since: float = 0.0
+    has_been_refused: bool = False
 
 
 class RealNemesis:
@@ -91,12 +105,20 @@ class RealNemesis:
         instances: starts them.
         recording: the directory for recordings.
         names: the instances.
+        disks: the disks of the instances that may be full or lose their power.
     """
 
-    def __init__(self, instances: Instances, recording: Path, names: list[str]) -> None:
+    def __init__(
+        self,
+        instances: Instances,
+        recording: Path,
+        names: list[str],
+        disks: Mapping[str, RealDisk] = MappingProxyType({}),
+    ) -> None:
         self._starts = instances
         self._recording = recording
         self._instances = {name: _Instance() for name in names}
+        self._disks = disks
         self._file = recording / f"driver{SUFFIX}"
         self._waiting: dict[str, float] = {}
         self._write({"about": "driver"})
@@ -134,11 +156,29 @@ class RealNemesis:
         """Kill an instance (SIGKILL)."""
         each = self._instances[name]
         if each.process is not None:
-            each.process.kill()
+            with self._still(name):
+                each.process.kill()
             each.process = None
             self._forget_command(name)
             self.tell("instance.crashed", name)
             self._enter(each, "down")
+
+    def lose_power(self, name: str, seed: int) -> None:
+        """Switch the machine of an instance off, as ``RealDisk.lose_power``, unless it is down."""
+        if self._instances[name].process is not None:
+            self.crash(name)
+            self.tell("disk.power_lost", name, flushes=self._disks[name].lose_power(seed))
+
+    def fill(self, name: str) -> None:
+        """Let the disk of an instance be full."""
+        self.tell("disk.filled", name)
+        self._instances[name].has_been_refused = False
+        self._disks[name].fill()
+
+    def empty(self, name: str) -> None:
+        """Let the disk of an instance have space again."""
+        if name in self._disks and self._disks[name].empty():
+            self.tell("disk.emptied", name)
 
     def stop(self, name: str) -> None:
         """Ask an instance to stop (SIGTERM)."""
@@ -151,7 +191,8 @@ class RealNemesis:
         """Let an instance stand still (SIGSTOP)."""
         each = self._instances[name]
         if each.process is not None and each.phase in ("up", "starting"):
-            each.process.freeze()
+            with self._still(name):
+                each.process.freeze()
             self.tell("instance.stood_still", name)
             self._enter(each, "frozen")
 
@@ -176,16 +217,26 @@ class RealNemesis:
         wrong = []
         for name, each in self._instances.items():
             process = each.process
+            self._look_at_disk(name, each)
             if process is None or each.phase == "frozen":
                 continue
             if not process.is_running:
-                if each.phase != "stopping":
+                # On a full disk an instance may well give up.
+                if each.phase != "stopping" and not each.has_been_refused:
                     wrong.append(f"{name} ended by itself. {process.told()}")
                 each.process = None
                 self._enter(each, "down")
             elif each.phase in ("starting", "up"):
                 wrong += self._look_at(name, each, self._starts.health(name, process))
         return wrong + self._look_at_commands()
+
+    def _look_at_disk(self, name: str, each: _Instance) -> None:
+        """Record the first write that a full disk refuses."""
+        if name in self._disks and not each.has_been_refused:
+            file = self._disks[name].refused
+            if file:
+                each.has_been_refused = True
+                self.tell("disk.full", name, store=store_of(file))
 
     def _look_at(self, name: str, each: _Instance, health: Health) -> list[str]:
         """Take in how a process is; what went wrong, in words."""
@@ -226,6 +277,10 @@ class RealNemesis:
         self._waiting.pop(name, None)
         for each in ("tell", "told"):
             (self._recording / f"{each}-{name}").unlink(missing_ok=True)
+
+    def _still(self, name: str) -> AbstractContextManager[None]:
+        """No system call of an instance ends half recorded: a later loss of power needs all."""
+        return self._disks[name].still() if name in self._disks else nullcontext()
 
     @staticmethod
     def _enter(instance: _Instance, phase: str) -> None:

@@ -26,11 +26,13 @@ from streamproof.scenarios.scenario import (
     Crash,
     Cut,
     Fault,
+    Fill,
     Flush,
     Hold,
     Occurrence,
     OnInstance,
     Pause,
+    Power,
     Send,
     Start,
     Stop,
@@ -224,6 +226,7 @@ class RealDirector:
     def _heal(self) -> None:
         for name in self._nemesis.names:
             self._nemesis.thaw(name)
+            self._nemesis.empty(name)
             self._nemesis.start(name)
             if name in self._cut:
                 self._heal_network(name)
@@ -324,6 +327,12 @@ class RealDirector:
             case Crash():
                 nemesis.crash(name)
                 self._later(action.down_ms, nemesis.start, name)
+            case Power():
+                nemesis.lose_power(name, action.seed)
+                self._later(action.down_ms, nemesis.start, name)
+            case Fill():
+                nemesis.fill(name)
+                self._later(action.lasts_ms, nemesis.empty, name)
             case Stop():
                 nemesis.stop(name)
                 self._later(action.down_ms, nemesis.start, name)

@@ -13,6 +13,7 @@ from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_settings import (
+    disks_of,
     needs_proxy,
     rest_of,
     settings_of,
@@ -84,8 +85,9 @@ def _recorded(scenario: Scenario, setup: Setup, release: str) -> tuple[Recorded,
         application = Application(processes, broker, plan.topology, recording)
         sender = application.serve_senders(topics_of(plan))
         names = [f"instance-{number}" for number in range(plan.instances)]
-        instances = ConfiguredInstances(application, settings_of(plan))
-        nemesis = RealNemesis(instances, recording, names)
+        disks = disks_of(timeline, application, processes.directory)
+        instances = ConfiguredInstances(application, settings_of(plan), disks)
+        nemesis = RealNemesis(instances, recording, names, disks)
         rest = rest_of(plan)
         brokers = Brokers(processes, broker, recording, nemesis.tell) if proxied else None
         director = RealDirector(

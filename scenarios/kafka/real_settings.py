@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
+from streamproof.scenarios.kafka.application import Application
 from streamproof.scenarios.kafka.cluster_faults import SITES
 from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.observable import UNOBSERVED
+from streamproof.scenarios.kafka.real_disks import RealDisk
 from streamproof.scenarios.scenario import (
     AnyAction,
     Crash,
     Cut,
     Fault,
+    Fill,
     Flush,
     Hold,
     Pause,
+    Power,
     Scenario,
     Send,
     Setup,
@@ -28,6 +33,7 @@ from streamproof.sim.world_plan import Plan
 
 __all__ = [
     "TOPOLOGIES_IN_JAVA",
+    "disks_of",
     "needs_proxy",
     "rest_of",
     "settings_of",
@@ -50,7 +56,7 @@ TOPOLOGIES_IN_JAVA = frozenset(
 )
 """The topologies of the simulator that are there in Java, too."""
 
-ACTIONS = (Crash, Cut, Fault, Stop, Start, Pause, Hold, Flush, Send)
+ACTIONS = (Crash, Cut, Fault, Fill, Stop, Start, Pause, Power, Hold, Flush, Send)
 """What the nemesis and the clients of real processes can do."""
 
 LEAST_PROBING_MS = 60_000
@@ -119,6 +125,23 @@ def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
 def needs_proxy(timeline: Iterable[AnyAction]) -> bool:
     """Whether something happens between the instances and the brokers."""
     return any(isinstance(each, Cut | Fault) for each in timeline)
+
+
+def disks_of(
+    timeline: Iterable[AnyAction], application: Application, place: Path
+) -> dict[str, RealDisk]:
+    """The disks of the instances that lose their power or are full in a timeline.
+
+    Args:
+        timeline: the actions.
+        application: the application of the instances.
+        place: a directory for the files that the disks need.
+
+    Raises:
+        UsageError: the libraries before libc cannot be compiled here.
+    """
+    names = {each.instance for each in timeline if isinstance(each, Fill | Power)}
+    return {name: RealDisk(application.state_of(name), place) for name in sorted(names)}
 
 
 def _is_mistake_of(variant: Variant, release: str) -> bool:

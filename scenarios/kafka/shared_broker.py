@@ -24,6 +24,7 @@ from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_play import judgement_of
 from streamproof.scenarios.kafka.real_settings import (
+    disks_of,
     needs_proxy,
     rest_of,
     settings_of,
@@ -155,8 +156,9 @@ class SharedBroker:
                 write_holds(timeline, recording)
                 application = Application(processes, self._broker, plan.topology, recording, prefix)
                 names = [f"instance-{number}" for number in range(plan.instances)]
-                instances = ConfiguredInstances(application, settings_of(plan))
-                nemesis = RealNemesis(instances, recording, names)
+                disks = disks_of(timeline, application, processes.directory)
+                instances = ConfiguredInstances(application, settings_of(plan), disks)
+                nemesis = RealNemesis(instances, recording, names, disks)
                 director = RealDirector(
                     timeline,
                     nemesis,

@@ -65,6 +65,9 @@ class _ClosedTasks(Invariant):
         # The threads that end because of a store. Nobody knows the offset of a store that could not
         # be closed.
         self._dying: set[str] = set()
+        # The processes whose disks are full: RocksDB does not tell that it could not write what it
+        # had in memory when it was closed.
+        self._full: set[str] = set()
         # The closed tasks that a thread of their process has reported; and by thread and task, that
         # the thread has not, which is right if another one does.
         self._reported: set[Place] = set()
@@ -84,6 +87,8 @@ class _ClosedTasks(Invariant):
             "instance.crashed": self._gone,
             "instance.stopped": self._gone,
             "disk.power_lost": self._lost,
+            "disk.filled": self._filled,
+            "disk.emptied": self._emptied,
             "thread.subscribed": self._subscribed,
             "thread.assigned": self._assigned,
         }
@@ -118,9 +123,18 @@ class _ClosedTasks(Invariant):
         here = event.process, event.task
         offsets = self._committed.pop(here, {})
         is_known = event.attributes["closing"] != "CORRUPTED" and event.actor not in self._dying
-        if offsets and is_known:
+        is_written = event.process not in self._full or not self.history.of_kafka
+        if offsets and is_known and is_written:
             release = self._releases.get(event.process, [])
             self._closed[here] = _Closed(sum(offsets.values()), event, release)
+        yield from ()
+
+    def _filled(self, event: Event) -> Iterator[str]:
+        self._full.add(event.actor)
+        yield from ()
+
+    def _emptied(self, event: Event) -> Iterator[str]:
+        self._full.discard(event.actor)
         yield from ()
 
     def _wiped(self, event: Event) -> Iterator[str]:

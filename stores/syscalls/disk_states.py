@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from random import Random
 from typing import Literal
 
 from streamproof.sampling import spread, spread_order
@@ -23,6 +24,7 @@ __all__ = [
     "Left",
     "choose",
     "digest_of",
+    "drawn_state",
     "points_of",
     "smaller",
     "states_at",
@@ -248,6 +250,20 @@ def choose(disk: DiskModel, trace: SyscallTrace, damage: Damage, limit: int) -> 
             yield state, tree
             if len(seen) == limit:
                 return
+
+
+def drawn_state(disk: DiskModel, after: int, seed: int) -> DiskState:
+    """One legal state after ``after`` calls.
+
+    Args:
+        disk: the effects of all calls.
+        after: the number of calls before the power is cut.
+        seed: which state: with 0, the one without all that was not synced; any other draws one.
+    """
+    if not seed:
+        return next(states_at(disk, after, "lost"))
+    every = [state for damage in DAMAGES for state in states_at(disk, after, damage)]
+    return Random(seed).choice(every)
 
 
 def digest_of(tree: Tree) -> bytes:

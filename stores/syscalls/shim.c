@@ -3,8 +3,10 @@
  *
  * LD_PRELOAD loads the shim between the program and libc. The shim counts nothing until it is
  * armed. If STREAMPROOF_SHIM_CONTROL names a file, the state of the shim is in that file, so that
- * another process can arm the shim and read the count. The shim does not see calls that bypass
- * libc, stores into mapped memory, and io_uring: see docs/crash-model.md.
+ * another process can arm the shim and read the count. If STREAMPROOF_SHIM_ROOT names a directory,
+ * only calls below it that need space count, as on a disk of its own: a full disk still deletes and
+ * syncs files. The shim does not see calls that bypass libc, stores into mapped memory, and
+ * io_uring: see docs/crash-model.md.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,6 +18,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -36,6 +39,7 @@ struct control {
 
 static struct control own;
 static struct control *control = &own;
+static const char *root;
 
 static int trace_signal; /* is raised at the n-th call, so that a handler can tell its origin */
 static __thread volatile int tracing; /* raise() counts as a leaf, and its handler calls us */
@@ -51,6 +55,7 @@ void streamproof_share(const char *path) {
 __attribute__((constructor)) static void share_control(void) {
     const char *path = getenv("STREAMPROOF_SHIM_CONTROL");
     if (path) streamproof_share(path);
+    root = getenv("STREAMPROOF_SHIM_ROOT");
 }
 
 void streamproof_trace(int number) { trace_signal = number; }
@@ -80,10 +85,20 @@ static void write_down(struct call call) {
     tracing = 0;
 }
 
+/* Whether a call needs space below the root. */
+static int needs_space(struct call call) {
+    static const char *const others[] = {"fsync", "fdatasync", "ftruncate", "truncate", "rename",
+                                         "unlink", "rmdir"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(call.name, others[i])) return 0;
+    size_t length = strlen(root);
+    return !strncmp(call.file, root, length) && call.file[length] == '/';
+}
+
 /* Counts a call; returns whether the call must fail. */
 static int fails(struct call call) {
     long n = atomic_load(&control->armed);
-    if (n == 0 || tracing) return 0;
+    if (n == 0 || tracing || (root && !needs_space(call))) return 0;
     long at = atomic_fetch_add(&control->count, 1) + 1;
     if (n < 0 || at < n || (at > n && !atomic_load(&control->lasting))) return 0;
     if (at == n) write_down(call);
@@ -181,7 +196,9 @@ static int open_fails(int at, const char *path, int flags) {
     struct stat s;
     if (!atomic_load(&control->armed) || !(flags & (O_CREAT | O_TRUNC))) return 0;
     int changes = flags & O_CREAT;
-    if (!fstatat(at, path, &s, 0)) changes = flags & O_TRUNC && S_ISREG(s.st_mode) && s.st_size;
+    /* Emptying a file needs no space. */
+    if (!fstatat(at, path, &s, 0))
+        changes = !root && flags & O_TRUNC && S_ISREG(s.st_mode) && s.st_size;
     return changes && fails_at("open", path, NULL);
 }
 

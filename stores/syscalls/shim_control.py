@@ -40,6 +40,11 @@ class Control:
         """The number of write-like system calls since ``arm``."""
         return int(self._LAYOUT.unpack_from(self._block)[1])
 
+    @property
+    def told(self) -> str:
+        """The call at which the shim acted first since ``arm``; empty if there is none yet."""
+        return self.told_call(bytes(self._block))
+
     def has_killed(self) -> bool:
         """Whether the other process dies, or has died, at a call that it was armed for.
 

@@ -65,7 +65,7 @@ def test_a_reply_that_is_lost_is_noticed_and_its_task_is_restored() -> None:
     ("name", "variant", "reason"),
     [
         ("KAFKA-7192", "defect", "one of the simulated runtime"),
-        ("KIP-892-power-loss", "staged", "at a given moment: power"),
+        ("KIP-1259", "fixed", "at a given moment: broker.compacted"),
         ("KIP-892-crash-between-commits", "staged", "no stores that stage their writes"),
         ("KAFKA-20685", "fixed", r"kafka@4\.2\.0"),
         ("KAFKA-20805", "fixed", r"4\.3\.1 makes the mistake of the variant defect"),
@@ -128,7 +128,7 @@ def test_a_bug_of_kafka_is_shown_on_a_release_that_has_it() -> None:
 
 def test_a_target_of_which_nothing_can_be_played_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be played on Kafka"):
-        play_targets(["KIP-892-power-loss"], Wanted(release=DEFAULT_RELEASE), {})
+        play_targets(["KIP-1259"], Wanted(release=DEFAULT_RELEASE), {})
 
 
 @pytest.mark.parametrize(
