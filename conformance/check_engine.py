@@ -26,6 +26,7 @@ from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.disk_room import memory_with_room, why_no_room
 from streamproof.conformance.owned_directories import WORK, delete_abandoned, own_directory
+from streamproof.conformance.patience import Patience, session
 from streamproof.conformance.power.syscall_recorder import preload_environment
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.running_call import RunningCall
@@ -113,6 +114,7 @@ class _Running:
     status: RunningCall | None = None
     given_up: str = ""
     noticed: str = ""
+    patience: Patience | None = None
 
 
 class _Nursery:
@@ -422,13 +424,19 @@ class Engine:
             if running.given_up or not running.pid:
                 continue
             call = self._current_call(running)
-            limit = self._settings.operation_timeout_s
-            if call and call[1] > limit:
+            if call and self._hangs(running, call[1]):
+                limit = self._settings.operation_timeout_s
                 running.given_up = f"{call[0]} did not return within {limit:g} s"
             elif time.monotonic() - running.started > self._settings.check_timeout_s:
                 running.given_up = f"not done within {self._settings.check_timeout_s:g} s"
             if running.given_up:
                 _kill_group(running.pid)
+
+    def _hangs(self, running: _Running, age_s: float) -> bool:
+        """Whether a call of a check takes too long. It may run in any process of the zygote."""
+        if running.patience is None:
+            running.patience = Patience(self._settings.operation_timeout_s)
+        return running.patience.is_over(age_s, lambda: session(running.zygote.pid))
 
     def _current_call(self, running: _Running) -> tuple[str, float] | None:
         status = self._status(running)
@@ -474,11 +482,9 @@ def _kill_group(pid: int) -> None:
 
 def _kill_session(leader: int) -> None:
     """End all processes in the session of a zygote, reported or not."""
-    for path in Path("/proc").glob("[0-9]*"):
-        pid = int(path.name)
+    for pid in session(leader):
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.getsid(pid) == leader:
-                os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def _last_line(log: Path) -> str:

@@ -14,7 +14,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FileWatch", "children", "count_handles", "count_threads", "members", "open_files"]
+__all__ = [
+    "FileWatch",
+    "all_processes",
+    "children",
+    "count_handles",
+    "count_threads",
+    "families",
+    "members",
+    "open_files",
+]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
@@ -80,6 +89,11 @@ def families(of: Iterable[int]) -> list[int]:
 def members(group: int) -> list[int]:
     """The processes of a process group."""
     return [pid for pid, _, its_group in _processes() if its_group == group]
+
+
+def all_processes() -> list[int]:
+    """All processes of the machine that this one may see."""
+    return [pid for pid, _, _ in _processes()]
 
 
 def _processes() -> list[tuple[int, int, int]]:

@@ -42,6 +42,8 @@ from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import how_it_ended
 from streamproof.conformance.crash.program import Program
+from streamproof.conformance.patience import Patience
+from streamproof.conformance.process_resources import families
 from streamproof.conformance.subject_lines import told, traceback_of
 from streamproof.conformance.violations import brief
 from streamproof.stores.errors import TaskCorruptedError
@@ -53,6 +55,9 @@ from streamproof.stores.syscalls.shim_control import Control
 __all__ = [
     "KillEngine",
 ]
+
+ENDS_POLL_S = 0.25
+"""How often a process is looked at that has taken longer than its limit."""
 
 SYSCALL_KINDS = ("syscall", *FAULTS)
 """The kinds of points that are write-like system calls."""
@@ -176,16 +181,17 @@ class KillEngine:
         """Kill a program at each point, like ``kill``.
 
         Points with failing calls run at the same time, because a store may wait for a while before
-        it gives up. A process that runs longer than the limit for one call counts as a hang.
+        it gives up. A process that runs longer than the limit for one call counts as a hang; the
+        time in which it waits for a processor is left out.
         """
         if not any(point.kind in FAULTS for point in points):
             return [self.kill(program, point, before) for point in points]
         started = [self._start(program, point, before, _Progress()) for point in points]
         limit = self._run.settings.operation_timeout_s
-        deadline = time.monotonic() + limit
+        began = time.monotonic()
         crashes = []
         for doomed in started:
-            hangs = not _ended(doomed.pid, deadline)
+            hangs = not _ends(doomed.pid, began, limit)
             if hangs:
                 os.kill(doomed.pid, signal.SIGKILL)
             _, status = os.waitpid(doomed.pid, 0)
@@ -310,11 +316,17 @@ class KillEngine:
             self._progress.closed()
 
 
-def _ended(pid: int, deadline: float) -> bool:
-    """Wait for a child until a moment of ``time.monotonic``; return whether the child ended."""
+def _ends(pid: int, began: float, limit_s: float) -> bool:
+    """Wait for a child that began at a moment of ``time.monotonic``; whether it ends in time."""
     descriptor = os.pidfd_open(pid)
+    # All processes that work for the child are as young as the child.
+    patience = Patience(limit_s, waits={})
     try:
-        left = max(0.0, deadline - time.monotonic())
-        return bool(select.select([descriptor], [], [], left)[0])
+        left = max(0.0, began + limit_s - time.monotonic())
+        while not select.select([descriptor], [], [], left)[0]:
+            if patience.is_over(time.monotonic() - began, lambda: families([pid])):
+                return False
+            left = ENDS_POLL_S
+        return True
     finally:
         os.close(descriptor)

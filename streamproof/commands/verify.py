@@ -160,7 +160,8 @@ TimeoutOption = Annotated[
     typer.Option(
         min=0.1,
         metavar="SECONDS",
-        help="Treat a call of the store as a hang when it takes longer than this.",
+        help="Treat a call of the store as a hang when it takes longer than this. "
+        "Waiting for a processor does not count.",
     ),
 ]
 

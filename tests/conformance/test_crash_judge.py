@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.check_records import CheckEvidence, CheckFinding
-from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.checks.crash_checks import blame
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_registry import UNCLEAN
 from streamproof.conformance.crash.crash_judge import history_of, judge
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint, Observation
 from streamproof.conformance.crash.program import (
@@ -167,32 +165,32 @@ def test_offsets_of_two_commits_are_not_those_of_one() -> None:
         assert broken(judge(crashed, history, seen, TRANSACTIONAL)) == []
 
 
-@pytest.mark.parametrize("requirement", ["CRASH-007", "CRASH-011", "CRASH-012", "CRASH-014"])
-def test_checks_of_one_situation_blame_one_requirement(requirement: str) -> None:
-    """Whatever breaks while a store closes, opens or forgets is the concern of that promise."""
+@pytest.mark.parametrize(
+    ("check", "requirement", "unclean"),
+    [
+        ("crash.several_partitions", "CRASH-007", ""),
+        ("crash.while_closing", "CRASH-011", ""),
+        ("upgrade.older_store_killed", "UPGRADE-014", "UPGRADE-014"),
+        ("disk_fault.full_disk", "ERR-008", ""),
+        ("power.without_a_journal", "POWER-014", ""),
+    ],
+)
+def test_checks_of_one_situation_blame_one_requirement(
+    check: str, requirement: str, unclean: str
+) -> None:
+    """Whatever breaks while a store closes, say, is the concern of that promise."""
+    reported_as = load_checks()[check].reported_as
+    broken = (requirement, "CRASH-003", "POWER-001", "RESTORE-006")
+    assert {reported_as(each) for each in broken} == {requirement}
+    # An unclean stop that nobody notices is the concern of other checks.
+    assert {reported_as(each) for each in UNCLEAN} == {unclean}
 
-    def run(*findings: str, kills: int = 1) -> CheckRun:
-        found = {
-            each: CheckFinding(requirement=each, tried="", expected="", found="", program="")
-            for each in findings
-        }
-        evidence = CheckEvidence(crash_points={"line": kills} if kills else {})
-        return cast(CheckRun, SimpleNamespace(findings=found, evidence=evidence))
 
-    wrong = run("CRASH-009", "CRASH-003", "RESTORE-006")
-    blame(wrong, requirement)
-    assert [each.requirement for each in wrong.findings.values()] == [requirement]
-    assert requirement not in wrong.evidence.exercised
-    unclean = run("CRASH-009")
-    blame(unclean, requirement, unclean=True)
-    assert [each.requirement for each in unclean.findings.values()] == [requirement]
-    right = run("CRASH-009")
-    blame(right, requirement)
-    assert not right.findings
-    assert right.evidence.exercised == {requirement}
-    idle = run(kills=0)
-    blame(idle, requirement)
-    assert not idle.evidence.exercised
+def test_other_checks_blame_what_is_broken() -> None:
+    every_line, full_disk = load_checks()["crash.in_every_line_of_commit"], "disk_fault.full_disk"
+    assert every_line.reported_as("CRASH-003") == "CRASH-003"
+    assert every_line.reported_as("CRASH-009") == "CRASH-009"
+    assert load_checks()[full_disk].reported_as("ERR-010") == "ERR-010"
 
 
 def test_a_plain_store_may_refuse_what_a_crash_left() -> None:
