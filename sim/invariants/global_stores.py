@@ -19,7 +19,11 @@ _TOPOLOGY = "global-table-join"
 
 
 class GlobalStoresEqualTheirTopics(Invariant):
-    """When a process has its global stores, they have what their topics say up to their offsets."""
+    """When a process has its global stores, they have what their topics say up to their offsets.
+
+    A commit with an offset beyond the last record would lose the record after it, but only once a
+    process begins there; so commits are watched as well.
+    """
 
     name = "a global store has what its topic says before any task runs"
     requirement = "TASK-074"
@@ -31,12 +35,16 @@ class GlobalStoresEqualTheirTopics(Invariant):
         # By process, the partitions of each of its global stores, and those with an offset.
         self._partitions: dict[str, dict[str, list[str]]] = {}
         self._resumed: set[str] = set()
+        # By process and partition, the offset of the last record in a store.
+        self._last: dict[tuple[str, str], int] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
             "instance.started": self._started,
             "global.opened": self._opened,
+            "global.applied": self._applied,
+            "global.committed": self._committed,
             "global.restored": self._restored,
         }
 
@@ -50,7 +58,20 @@ class GlobalStoresEqualTheirTopics(Invariant):
         stores.setdefault(event.attributes["store"], []).append(event.partition)
         if event.offset >= 0:
             self._resumed.add(event.process)
+        yield from self._applied(event)
+
+    def _applied(self, event: Event) -> Iterator[str]:
+        self._last[event.process, event.partition] = event.offset
         yield from ()
+
+    def _committed(self, event: Event) -> Iterator[str]:
+        for partition, offset in event.attributes["offsets"].items():
+            last = self._last.get((event.process, partition), -1)
+            if offset > last:
+                yield (
+                    f"{event.process} commits {offset} of {partition} for a global store whose "
+                    f"last record is that at {last}"
+                )
 
     def _restored(self, event: Event) -> Iterator[str]:
         offsets = event.attributes["offsets"]

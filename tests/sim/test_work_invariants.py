@@ -9,6 +9,7 @@ import pytest
 from streamproof.sim.invariants import Invariant, Watch
 from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWritesAreBounded
 from streamproof.sim.invariants.deadlines import WaitsOfTasksEnd
+from streamproof.sim.invariants.global_stores import GlobalStoresEqualTheirTopics
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.state_directories import NothingIsCleanedWhileRestoring
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
@@ -226,3 +227,16 @@ def test_a_round_of_the_cleaner_does_not_pass_while_a_process_stands_still(
         (9_500, "state.cleaned", {"actor": "a", "task": "0_1", "delay_ms": 1_000}),
     ]
     assert len(found(NothingIsCleanedWhileRestoring, *events)[0]) == count
+
+
+@pytest.mark.parametrize(("offset", "wrong"), [(6, 0), (7, 0), (8, 1)])
+def test_a_global_store_commits_no_offset_beyond_its_records(offset: int, wrong: int) -> None:
+    """The record after the last one would be lost by the process that begins there."""
+    here = {"actor": "a/global", "partition": "table-0"}
+    opened = 0, "global.opened", {**here, "offset": 3, "store": "table", "persistent": True}
+    applied = 1, "global.applied", {**here, "offset": 7, "store": "table", "records": 4}
+    more = {"actor": "a/global", "store": "table", "offsets": {"table-0": offset}}
+    committed = 2, "global.committed", more
+    assert len(found(GlobalStoresEqualTheirTopics, opened, applied, committed)[0]) == wrong
+    at_once = 1, "global.committed", {**more, "offsets": {"table-0": 3}}
+    assert found(GlobalStoresEqualTheirTopics, opened, at_once)[0] == []
