@@ -289,6 +289,7 @@ TASK_KINDS = (
         attributes={
             "clock": Attribute(str, "`STREAM_TIME` or `WALL_CLOCK_TIME`"),
             "timestamp": Attribute(int, "the time that was passed to it, in milliseconds"),
+            "interval_ms": Attribute(int, "the interval that it was scheduled with"),
         },
         look=Look("task", "", "*", "tasks", 1, "{task} punctuates by {clock}"),
         footprint=Footprint(writes=("taking {actor}", "taking {actor} {task}"), reads=(TASK,)),

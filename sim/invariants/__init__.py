@@ -84,6 +84,7 @@ from streamproof.sim.invariants.ordering import (
     LeastTimestampFirst,
     WaitsForTheRestOfABurst,
     WaitsForWhatIsThere,
+    WaitsForWhatWasThere,
 )
 from streamproof.sim.invariants.output import OutputIsThatOfARunWithoutFaults
 from streamproof.sim.invariants.ownership import (
@@ -95,6 +96,7 @@ from streamproof.sim.invariants.ownership import (
 )
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.positions import PositionIsNotAhead
+from streamproof.sim.invariants.punctuation_schedules import PunctuationsKeepTheirSchedule
 from streamproof.sim.invariants.queries import QUERY_INVARIANTS
 from streamproof.sim.invariants.refused_outputs import HandlersDecideOnOutputs
 from streamproof.sim.invariants.refused_records import (
@@ -185,6 +187,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     LeastTimestampFirst,
     WaitsForWhatIsThere,
     WaitsForTheRestOfABurst,
+    WaitsForWhatWasThere,
     LagIsThatOfTheLog,
     EveryTaskRuns,
     EveryThreadTakesPart,
@@ -251,6 +254,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     BatchesAreHeardAsApplied,
     EndsAreHeardWhenNothingIsLeft,
     StreamTimeIsThatOfRecords,
+    PunctuationsKeepTheirSchedule,
     AppendsKeepTheirOrder,
     TargetsHaveEachTaskOnce,
     TargetsHaveTheirCopies,

@@ -137,11 +137,15 @@ class RunningStoreEqualsChangelog(_Contents):
         self._open: dict[str, set[int]] = {}
         # By task, the last generation in which it was assigned, and its owner.
         self._owners: dict[str, tuple[int, str]] = {}
+        # By thread and active task, the ends of all logs when the thread got the task last.
+        self._ends: dict[tuple[str, str], dict[str, int]] = {}
 
     def _assigned(self, event: Event) -> Iterator[str]:
         latest = event.attributes["generation"], event.actor
+        ends = {partition: log.end for partition, log in self.history.logs.items()}
         for task in event.attributes["active"]:
             self._owners[task] = max(latest, self._owners.get(task, latest))
+            self._ends[event.actor, task] = ends
         yield from ()
 
     def _decided(self, event: Event) -> Iterator[str]:
@@ -174,9 +178,18 @@ class RunningStoreEqualsChangelog(_Contents):
             return
         self.tried |= bool(event.attributes["rows"])
         self._open[event.partition] = set(self.history.log(event.partition).undecided)
-        # Under at-least-once, a zombie may append after the end was requested.
-        up_to = None if self.history.exactly_once else event.offset
-        yield from self._compare(event, self._fold(event, up_to))
+        yield from self._compare(event, self._fold(event, self._least(event)))
+
+    def _least(self, event: Event) -> int | None:
+        """The last offset that the store must have; ``None`` for that of the last record.
+
+        Under at-least-once, a zombie may append after the end was requested. But the end is
+        requested after the thread got the task.
+        """
+        if self.history.exactly_once:
+            return None
+        ends = {} if self.history.of_kafka else self._ends.get((event.actor, event.task), {})
+        return max(event.offset, ends.get(event.partition, 0) - 1)
 
 
 class ClosedStoreEqualsChangelog(_Contents):

@@ -13,7 +13,12 @@ from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory, LogRecord
 from streamproof.sim.trace import Event
 
-__all__ = ["LeastTimestampFirst", "WaitsForTheRestOfABurst", "WaitsForWhatIsThere"]
+__all__ = [
+    "LeastTimestampFirst",
+    "WaitsForTheRestOfABurst",
+    "WaitsForWhatIsThere",
+    "WaitsForWhatWasThere",
+]
 
 TWO_INPUTS = ["reused-table-join", "stream-stream-join", "stream-table-join"]
 """The topologies whose tasks have two inputs."""
@@ -65,9 +70,9 @@ class _Inputs(Invariant):
     def _next(self, partition: str, processed: Mapping[str, int]) -> LogRecord | None:
         """The record that follows in the log; ``None`` if nobody knows which."""
         last = processed.get(partition)
-        if last is None or self.history.compacted.get(partition, 0) > last:
+        if last is None or self.history.compacted.get(partition, -1) > last:
             return None
-        if last < self.history.forgotten.resets.get(partition, 0):
+        if last < self.history.forgotten.resets.get(partition, -1):
             # What was buffered before the reset is processed first.
             return None
         return next(iter(self.history.visible(partition, last + 1)), None)
@@ -207,4 +212,94 @@ class WaitsForWhatIsThere(Invariant):
                 yield (
                     f"{event.partition} was processed before the task had waited "
                     f"{self._idle_ms} ms for {partition}"
+                )
+
+
+class WaitsForWhatWasThere(_Inputs):
+    """A task that may wait knows of all that its inputs had when it began to run.
+
+    A thread that has got a task begins to read its inputs then, so that each end that it knows is
+    from after that. So an input has a lag above 0 until the task has these records, whatever lag
+    the task reports, and the task takes no record of another input.
+    """
+
+    name = "a task that may wait takes what its inputs had before it began to run"
+    requirement = "IDLE-002"
+    situation = "a task that may wait lacked records of an input that were there before it ran"
+    drawn_from: ClassVar = {
+        "topologies": TWO_INPUTS,
+        "settings": {"max_task_idle_ms": [0]},
+        # An end is unknown for long only if an answer has left the input out.
+        "plan": {"instances": [2, 3], "activation": [0.9]},
+    }
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        self._may_wait = False
+        # By partition and producer, the first record whose transaction has no marker there yet.
+        self._unstable: dict[str, dict[int, int]] = {}
+        # By thread, its active tasks; each with the ends of all logs when it first ran there, once
+        # it has run.
+        self._ends: dict[str, dict[str, Mapping[str, int] | None]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            **super().observers,
+            "application.started": self._configure,
+            "log.appended": self._append,
+            "transaction.marker": self._mark,
+            "thread.assigned": self._assign,
+        }
+
+    def _configure(self, event: Event) -> Iterator[str]:
+        # A recording of Kafka's own threads may tell of an assignment too late.
+        self._may_wait = event.attributes["max_task_idle_ms"] >= 0 and not self.history.of_kafka
+        yield from ()
+
+    def _append(self, event: Event) -> Iterable[str]:
+        if event.attributes["transactional"] and self.history.exactly_once:
+            unstable = self._unstable.setdefault(event.partition, {})
+            unstable.setdefault(event.attributes["producer"], event.offset)
+        return ()
+
+    def _mark(self, event: Event) -> Iterable[str]:
+        self._unstable.get(event.partition, {}).pop(event.attributes["producer"], None)
+        return ()
+
+    def _assign(self, event: Event) -> Iterator[str]:
+        # Of a task that the thread had before, the consumer may know older ends.
+        before = self._ends.get(event.actor, {})
+        self._ends[event.actor] = {each: before.get(each) for each in event.attributes["active"]}
+        yield from ()
+
+    def _begin(self, event: Event) -> Iterator[str]:
+        yield from super()._begin(event)
+        if event.attributes["after"] != "RUNNING":
+            return
+        # The task goes on from the committed offsets, or from older ones.
+        self._processed[event.actor, event.task] = {
+            partition: offset - 1 for partition, offset in self.history.committed.items()
+        }
+        ends = self._ends.get(event.actor, {})
+        if event.task in ends and ends[event.task] is None:
+            ends[event.task] = {
+                name: min([log.end, *self._unstable.get(name, {}).values()])
+                for name, log in self.history.logs.items()
+            }
+
+    def _judge(self, event: Event, processed: Mapping[str, int]) -> Iterator[str]:
+        if not self._may_wait:
+            return
+        ends = self._ends.get(event.actor, {}).get(event.task) or {}
+        starts = self.history.forgotten.starts
+        for partition, known in event.attributes["others"].items():
+            following, end = self._next(partition, processed), ends.get(partition, 0)
+            if following is None or not starts.get(partition, 0) <= following.offset < end:
+                continue
+            self.tried = True
+            if known[0] is None:
+                yield (
+                    f"{event.partition} was processed while {partition} was empty, although it had "
+                    f"the record at {following.offset} before task {event.task} began to run"
                 )

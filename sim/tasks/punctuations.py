@@ -45,8 +45,8 @@ class Punctuations:
         first = 0 if kind == "stream time" else None
         self._schedules.append(_Schedule(kind, interval_ms, punctuator, first))
 
-    def due(self, kind: PunctuationType, now: int) -> Iterator[Punctuator]:
-        """The punctuators that are due now, the one that has waited longest first."""
+    def due(self, kind: PunctuationType, now: int) -> Iterator[tuple[Punctuator, int]]:
+        """The punctuators that are due now, with their intervals; the longest overdue first."""
         following = [each for each in self._schedules if each.kind == kind]
         for each in following:
             if each.due is None:
@@ -54,7 +54,7 @@ class Punctuations:
         for each in sorted(following, key=lambda each: each.due or 0):
             if each.due is not None and each.due <= now:
                 each.due = next_punctuation(each.due, now, each.interval_ms)
-                yield each.punctuator
+                yield each.punctuator, each.interval_ms
 
     @property
     def next_wall_clock(self) -> int | None:

@@ -457,11 +457,11 @@ class StreamTask:
         if self.state is not TaskState.RUNNING:
             return False
         punctuated = False
-        for punctuator in self.punctuations.due(kind, now):
+        for punctuator, interval_ms in self.punctuations.due(kind, now):
             # A punctuation has no input record: its writes get its own time (Kafka: punctuate()).
             context = self._opened()
             context.record_metadata, context.record_timestamp = None, now
-            self._emit("task.punctuated", clock=kind, timestamp=now)
+            self._emit("task.punctuated", clock=kind, timestamp=now, interval_ms=interval_ms)
             punctuator(now)
             punctuated = True
             self.commit_needed |= not self._config.defect("forgets-punctuations")

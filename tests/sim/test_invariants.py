@@ -37,6 +37,7 @@ from streamproof.sim.invariants.ordering import (
     LeastTimestampFirst,
     WaitsForTheRestOfABurst,
     WaitsForWhatIsThere,
+    WaitsForWhatWasThere,
 )
 from streamproof.sim.invariants.ownership import (
     AssignedTasksAreKept,
@@ -182,6 +183,17 @@ def test_a_store_that_is_what_its_changelog_says(kind: str) -> None:
     assert message.endswith("b'1'")
     assert len(found(invariant, *log, contents(kind, 3, {}))) == 1
     assert len(found(invariant, *log, contents(kind, 3, {b"a": b"2", b"c": b"1"}))) == 2
+
+
+@pytest.mark.parametrize(("assigned_at", "count"), [(1, 0), (2, 1)])
+def test_a_restoration_ends_behind_what_was_there_when_its_task_came(
+    assigned_at: int, count: int
+) -> None:
+    """Under at-least-once as well, where a zombie may append after that."""
+    events = [appended(each, b"a", b"%d" % each) for each in range(2)]
+    events.insert(assigned_at, ("thread.assigned", {"generation": 1, "active": ["0_0"]}))
+    row = contents("store.running", 0, {b"a": b"0"})
+    assert len(found(RunningStoreEqualsChangelog, *events, row, exactly_once=False)) == count
 
 
 def test_a_store_that_is_found_may_be_further_than_its_offset() -> None:
@@ -643,6 +655,71 @@ def test_the_rest_of_a_burst_is_waited_for(
 
 
 # Liveness.
+
+
+ASSIGNED = "thread.assigned", {"generation": 1, "active": ["0_0"], "standby": []}
+"""A thread gets the task."""
+
+MARKED = "transaction.marker", {"partition": "b-0", "offset": 1, "producer": 1, "commit": True}
+"""The marker behind a record of a transaction."""
+
+EMPTY = processed(5, others={"b-0": [None, 0, 0]})
+"""A record is processed while the other input is said to be empty and caught up."""
+
+COMMITTED = "offsets.committed", {"offsets": {"b-0": 0}}
+"""The group has processed nothing of the other input."""
+
+
+@pytest.mark.parametrize(
+    ("events", "count"),
+    [
+        ([*burst(3), COMMITTED, ASSIGNED, state("RUNNING"), EMPTY], 1),
+        ([COMMITTED, ASSIGNED, *burst(3), state("RUNNING"), EMPTY], 1),
+        # The consumer may know an end from before.
+        ([COMMITTED, ASSIGNED, state("RUNNING"), *burst(3), EMPTY], 0),
+        (
+            [COMMITTED, ASSIGNED, state("RUNNING"), *burst(3), ASSIGNED, state("RUNNING"), EMPTY],
+            0,
+        ),
+        # It was processed before, here or elsewhere.
+        (
+            [
+                *(*burst(3), COMMITTED, ASSIGNED, state("RUNNING")),
+                *(processed(0, partition="b-0", timestamp=3), EMPTY),
+            ],
+            0,
+        ),
+        ([*burst(3), ASSIGNED, state("RUNNING"), EMPTY], 0),
+        # It is buffered.
+        (
+            [
+                *(*burst(3), COMMITTED, ASSIGNED, state("RUNNING")),
+                processed(5, others={"b-0": [3]}),
+            ],
+            0,
+        ),
+        # It became visible with its marker.
+        (
+            [
+                *(appended(0, partition="b-0", producer=1), decided(1, commit=True), MARKED),
+                *(COMMITTED, ASSIGNED, state("RUNNING"), EMPTY),
+            ],
+            1,
+        ),
+        (
+            [
+                *(appended(0, partition="b-0", producer=1), decided(1, commit=True)),
+                *(COMMITTED, ASSIGNED, state("RUNNING"), MARKED, EMPTY),
+            ],
+            0,
+        ),
+    ],
+)
+def test_what_was_there_before_a_task_ran_is_waited_for(events: list[Happens], count: int) -> None:
+    """Whatever lag the task reports: each end that it knows is a later one."""
+    assert len(found(WaitsForWhatWasThere, started(), *events)) == count
+    assert found(WaitsForWhatWasThere, started(max_task_idle_ms=-1), *events) == []
+    assert found(WaitsForWhatWasThere, started(), *events, of_kafka=True) == []
 
 
 def test_every_task_runs_in_the_end() -> None:

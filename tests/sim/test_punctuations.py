@@ -49,7 +49,7 @@ def test_what_has_waited_longest_comes_first() -> None:
     punctuations.schedule(30, "stream time", lambda _: order.append("slow"))
     punctuations.schedule(20, "stream time", lambda _: order.append("quick"))
     for now in (0, 50):
-        for each in punctuations.due("stream time", now):
+        for each, _ in punctuations.due("stream time", now):
             each(now)
     assert order == ["slow", "quick", "quick", "slow"]
 

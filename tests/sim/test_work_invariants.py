@@ -11,6 +11,7 @@ from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWri
 from streamproof.sim.invariants.deadlines import WaitsOfTasksEnd
 from streamproof.sim.invariants.global_stores import GlobalStoresEqualTheirTopics
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
+from streamproof.sim.invariants.punctuation_schedules import PunctuationsKeepTheirSchedule
 from streamproof.sim.invariants.state_directories import NothingIsCleanedWhileRestoring
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
 from streamproof.sim.trace import Event
@@ -240,3 +241,42 @@ def test_a_global_store_commits_no_offset_beyond_its_records(offset: int, wrong:
     assert len(found(GlobalStoresEqualTheirTopics, opened, applied, committed)[0]) == wrong
     at_once = 1, "global.committed", {**more, "offsets": {"table-0": 3}}
     assert found(GlobalStoresEqualTheirTopics, opened, at_once)[0] == []
+
+
+# Punctuations.
+
+
+def punctuates_every(interval_ms: int, clock: str, *times: int) -> list[Happens]:
+    """A task runs, and is punctuated at these times."""
+    more = {"task": "0_0", "clock": clock, "interval_ms": interval_ms}
+    return [runs(), *((time, "task.punctuated", {**more, "timestamp": time}) for time in times)]
+
+
+@pytest.mark.parametrize(
+    ("clock", "times", "count"),
+    [
+        ("stream time", [0, 10, 20, 45, 50], 0),
+        ("stream time", [7, 10], 0),
+        ("stream time", [7, 9], 1),
+        ("stream time", [7, 7], 1),
+        ("stream time", [25, 29], 1),
+        ("wall-clock time", [103, 104, 114], 0),
+        ("wall-clock time", [103, 104, 113], 1),
+        ("wall-clock time", [103, 103], 1),
+        ("wall-clock time", [103, 139, 140, 150, 161, 170], 0),
+        ("wall-clock time", [103, 139, 140, 150, 159], 1),
+        ("wall-clock time", [103, 108, 113, 118], 1),
+    ],
+)
+def test_an_interval_has_one_punctuation(clock: str, times: list[int], count: int) -> None:
+    """Stream time begins at 0; each call by the clock narrows down where its intervals begin."""
+    messages, tried = found(PunctuationsKeepTheirSchedule, *punctuates_every(10, clock, *times))
+    assert (len(messages), tried) == (count, True)
+
+
+def test_a_task_that_runs_again_begins_its_intervals_anew() -> None:
+    """The intervals of another punctuation have nothing to do with it, either."""
+    once = punctuates_every(10, "wall-clock time", 103)
+    other = punctuates_every(11, "wall-clock time", 103)
+    assert found(PunctuationsKeepTheirSchedule, *once, *once) == ([], False)
+    assert found(PunctuationsKeepTheirSchedule, *once, *other[1:]) == ([], False)
