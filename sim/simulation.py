@@ -39,6 +39,9 @@ LIVENESS_MS = 240_000
 """The time that the application has to come to rest after the last fault and the last input. It is
 twice the sum of a lost request, an expired session and an abandoned transaction."""
 
+_LAST_REBALANCE_MS = 10_000
+"""How long a rebalance may take that goes on when the time is up, in virtual milliseconds."""
+
 MakeDisk = Callable[[World, str], InstanceDisk]
 """Makes the disk of an instance, by its name."""
 
@@ -215,7 +218,9 @@ class _Swarm:
             return False
         self._since = self._since or now
         if now >= self._since + LIVENESS_MS:
-            return True
+            # Probing rebalances may go on for ever, and the time may be up in the midst of one.
+            is_late = now >= self._since + LIVENESS_MS + _LAST_REBALANCE_MS
+            return is_late or self._all_follow_the_group()
         self._rested = (self._rested or now) if self._is_at_rest() else 0
         # Probing rebalances may go on as long as copies warm up. The world rests between them, so
         # wait until the members have joined the last one.

@@ -130,6 +130,17 @@ def test_the_order_of_hashes_decides_nothing() -> None:
     assert digests.pop().split() == [run(Choices.seeded(seed)).digest for seed in range(3)]
 
 
+def test_the_time_is_not_up_in_the_midst_of_a_rebalance() -> None:
+    """Copies that never catch up are probed for ever, and the application never rests."""
+    space = PlanSpace(
+        kinds=["pause", "cut"],
+        plan={"instances": [2, 3], "threads": [2]},
+        settings={"group_protocol": ["classic"]},
+    )
+    choices = Choices.seeded(70_014)
+    assert run(choices, draw(choices, space)).violations == []
+
+
 def test_recorded_choices_are_the_same_run() -> None:
     """They replay it without the seed."""
     first = run(Choices.seeded(3, recording=True), SHORT)
