@@ -89,6 +89,7 @@ from streamproof.sim.invariants.ordering import (
 from streamproof.sim.invariants.output import OutputIsThatOfARunWithoutFaults
 from streamproof.sim.invariants.ownership import (
     AssignedTasksAreKept,
+    LostTasksAreGivenUp,
     OneHolderInAProcess,
     OneOwnerInAGeneration,
     OwnersFollowEachOther,
@@ -96,6 +97,7 @@ from streamproof.sim.invariants.ownership import (
 )
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.positions import PositionIsNotAhead
+from streamproof.sim.invariants.punctuated_writes import PunctuatedWritesHaveTheirTime
 from streamproof.sim.invariants.punctuation_schedules import PunctuationsKeepTheirSchedule
 from streamproof.sim.invariants.queries import QUERY_INVARIANTS
 from streamproof.sim.invariants.refused_outputs import HandlersDecideOnOutputs
@@ -171,6 +173,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     OwnersFollowEachOther,
     OneHolderInAProcess,
     AssignedTasksAreKept,
+    LostTasksAreGivenUp,
     RestoringIsPaired,
     UpdatingIsPaired,
     MetricsAddUp,
@@ -255,6 +258,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     EndsAreHeardWhenNothingIsLeft,
     StreamTimeIsThatOfRecords,
     PunctuationsKeepTheirSchedule,
+    PunctuatedWritesHaveTheirTime,
     AppendsKeepTheirOrder,
     TargetsHaveEachTaskOnce,
     TargetsHaveTheirCopies,

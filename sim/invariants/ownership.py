@@ -11,6 +11,7 @@ from streamproof.sim.trace import Event
 
 __all__ = [
     "AssignedTasksAreKept",
+    "LostTasksAreGivenUp",
     "OneHolderInAProcess",
     "OneOwnerInAGeneration",
     "OwnersFollowEachOther",
@@ -262,3 +263,54 @@ class RestoringIsPaired(Invariant):
             at: task for at, task in self._started.items() if not at[0].startswith(prefix)
         }
         yield from ()
+
+
+class LostTasksAreGivenUp(Invariant):
+    """A thread that has lost its tasks reports none of them when it joins again (KIP-429).
+
+    Other members may own them by now. This holds for tasks that run or restore, and for those that
+    the thread has not opened yet.
+    """
+
+    name = "a thread that has lost its tasks owns none when it joins again"
+    requirement = "REBAL-012"
+    situation = "a thread that had lost active tasks joined again"
+    drawn_from: ClassVar = {
+        "kinds": ["pause", "cut"],
+        "plan": {"instances": [2, 3], "threads": [2]},
+        "settings": {"group_protocol": ["classic"]},
+    }
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # By thread, its active tasks; and the threads that have lost theirs.
+        self._active: dict[str, list[str]] = {}
+        self._lost: set[str] = set()
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "thread.assigned": self._assigned,
+            "thread.lost": self._loses,
+            "thread.subscribed": self._joins,
+        }
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        self._active[event.actor] = event.attributes["active"]
+        self._lost.discard(event.actor)
+        yield from ()
+
+    def _loses(self, event: Event) -> Iterator[str]:
+        self._lost.add(event.actor)
+        yield from ()
+
+    def _joins(self, event: Event) -> Iterator[str]:
+        if event.actor not in self._lost:
+            return
+        self._lost.discard(event.actor)
+        self.tried |= bool(self._active.get(event.actor))
+        if event.attributes["owned"]:
+            yield (
+                f"{event.actor} has lost its tasks, but reports {event.attributes['owned']} as its "
+                "own when it joins again"
+            )

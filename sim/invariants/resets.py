@@ -232,6 +232,8 @@ class GonePositionsStartOver(Invariant):
             "store.running": self._restored,
             "task.closed": self._closed,
             "store.found": self._found,
+            # A disk without space may keep the offset: the next restoration finds out again.
+            "disk.full": self._ended,
             "instance.crashed": self._ended,
             "instance.stopped": self._ended,
         }

@@ -258,11 +258,11 @@ def punctuations_drift(original, task, now):
     punctuations = task.punctuations
 
     def due(kind, now):
-        for each in type(punctuations).due(punctuations, kind, now):
+        for each, interval_ms in type(punctuations).due(punctuations, kind, now):
             for schedule in punctuations._schedules:
                 if schedule.kind == kind and schedule.punctuator is each:
                     schedule.due = now + schedule.interval_ms
-            yield each
+            yield each, interval_ms
 
     punctuations.due = due
     return original(task, now)
@@ -274,14 +274,14 @@ def punctuation_keeps_time_of_last_record(original, task, now):
     time = context.record_timestamp
 
     def due(kind, now):
-        for each in type(punctuations).due(punctuations, kind, now):
+        for each, interval_ms in type(punctuations).due(punctuations, kind, now):
 
             def punctuator(now, each=each):
                 if time != NO_TIMESTAMP:
                     context.record_timestamp = time
                 each(now)
 
-            yield punctuator
+            yield punctuator, interval_ms
 
     punctuations.due = due
     return original(task, now)

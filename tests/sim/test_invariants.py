@@ -41,6 +41,7 @@ from streamproof.sim.invariants.ordering import (
 )
 from streamproof.sim.invariants.ownership import (
     AssignedTasksAreKept,
+    LostTasksAreGivenUp,
     OneHolderInAProcess,
     OneOwnerInAGeneration,
     OwnersFollowEachOther,
@@ -48,6 +49,7 @@ from streamproof.sim.invariants.ownership import (
 )
 from streamproof.sim.invariants.queries import StandbyShowsAPrefix
 from streamproof.sim.invariants.query_routes import RefusalsAreTrue
+from streamproof.sim.invariants.resets import GonePositionsStartOver
 from streamproof.sim.invariants.store_formats import (
     LiveFormatIsThatOfTheAssignment,
     OlderFormatIsDeletedInTime,
@@ -439,6 +441,22 @@ def test_an_instance_that_is_retired_needs_nothing(ends: list[str], count: int) 
     assert len(found(ProcessesGetTheirGlobalStores, *events)) == count
 
 
+@pytest.mark.parametrize(("trouble", "count"), [("disk.full", 0), ("disk.filled", 1)])
+def test_a_full_disk_may_keep_the_offset_of_a_position_that_is_gone(
+    trouble: str, count: int
+) -> None:
+    """The thread dies of that, and the next restoration finds the same."""
+    row = contents("store.found", 0, {}, actor="a/thread-0")
+    events = [
+        ("log.deleted", {"partition": CHANGELOG, "offset": 9, "reason": "retention"}),
+        ("restore.start", {**row[1], "actor": "a/updater-0", "start": 1, "end": 10}),
+        (trouble, {"actor": "a"}),
+        ("task.closed", {"task": "0_0", "closing": "CORRUPTED"}),
+        row,
+    ]
+    assert len(found(GonePositionsStartOver, *events, exactly_once=False)) == count
+
+
 def test_each_input_counts_once() -> None:
     """In a committed transaction that has its offset."""
     log = appended(0, partition="in-0")
@@ -548,6 +566,16 @@ def test_one_holder_in_a_process() -> None:
     assert len(found(OneHolderInAProcess, opened, state("RESTORING", sibling))) == 1
     crashed: Happens = ("instance.crashed", {"actor": "a"})
     assert found(OneHolderInAProcess, opened, crashed, state("RESTORING", sibling)) == []
+
+
+def test_a_thread_that_has_lost_its_tasks_owns_none() -> None:
+    """Until it gets new ones; a thread that has lost nothing may own some."""
+    owns, lost = ("thread.subscribed", {"owned": ["0_0"]}), ("thread.lost", {"reason": ""})
+    assigned = "thread.assigned", {"active": ["0_0"]}
+    assert found(LostTasksAreGivenUp, assigned, owns) == []
+    assert len(found(LostTasksAreGivenUp, assigned, lost, owns)) == 1
+    assert found(LostTasksAreGivenUp, assigned, lost, assigned, owns) == []
+    assert found(LostTasksAreGivenUp, assigned, lost, ("thread.subscribed", {"owned": []})) == []
 
 
 def test_restoring_is_paired() -> None:

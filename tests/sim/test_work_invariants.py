@@ -11,6 +11,7 @@ from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWri
 from streamproof.sim.invariants.deadlines import WaitsOfTasksEnd
 from streamproof.sim.invariants.global_stores import GlobalStoresEqualTheirTopics
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
+from streamproof.sim.invariants.punctuated_writes import PunctuatedWritesHaveTheirTime
 from streamproof.sim.invariants.punctuation_schedules import PunctuationsKeepTheirSchedule
 from streamproof.sim.invariants.state_directories import NothingIsCleanedWhileRestoring
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
@@ -280,3 +281,27 @@ def test_a_task_that_runs_again_begins_its_intervals_anew() -> None:
     other = punctuates_every(11, "wall-clock time", 103)
     assert found(PunctuationsKeepTheirSchedule, *once, *once) == ([], False)
     assert found(PunctuationsKeepTheirSchedule, *once, *other[1:]) == ([], False)
+
+
+def wrote(value: bytes) -> Happens:
+    """A task writes a row."""
+    row = {"partition": "log-0", "key": b"k", "value": value}
+    return 0, "store.put", {"task": "0_0", **row}
+
+
+def logged(value: bytes, timestamp: int) -> Happens:
+    """The changelog has the row."""
+    row = {"partition": "log-0", "key": b"k", "value": value, "transactional": False}
+    return 0, "log.appended", {**row, "offset": 0, "timestamp": timestamp, "producer": -1}
+
+
+@pytest.mark.parametrize(("timestamp", "count"), [(7, 0), (9, 0), (8, 1)])
+def test_what_a_punctuator_writes_has_its_time(timestamp: int, count: int) -> None:
+    """That of any punctuation that wrote the same; a row of a record has its own time."""
+    calls = punctuates_every(1, "wall-clock time", 7, 9)[1:]
+    events = [calls[0], wrote(b"1"), calls[1], wrote(b"1"), logged(b"1", timestamp)]
+    for bytes_cached, broken in ((0, count), (1, 0)):
+        begun = 0, "application.started", {"statestore_cache_max_bytes": bytes_cached}
+        assert len(found(PunctuatedWritesHaveTheirTime, begun, *events)[0]) == broken
+        late = [*events[:-1], processes(10), wrote(b"1"), logged(b"1", timestamp)]
+        assert found(PunctuatedWritesHaveTheirTime, begun, *late) == ([], False)
