@@ -263,7 +263,7 @@ def planted(session: nox.Session) -> None:
 
 @nox.session
 def planted_runtime(session: nox.Session) -> None:
-    """Search for mistakes that a stranger planted in the runtime: half an hour.
+    """Search for mistakes that strangers planted in the runtime: up to an hour and a half.
 
     The arguments are `--budget TIME`, `--seed N` and names of mistakes.
     """
