@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamproof.sim.broker_errors import BrokerError
 from streamproof.sim.decisions.lag import LATEST_OFFSET
 from streamproof.sim.decisions.recovery import Closing
 from streamproof.sim.tasks.stream_task import TaskState
@@ -64,16 +63,6 @@ def _fetched_times(task):
     return {each: time for each, time in times.items() if time >= 0}
 
 
-def restoring_tasks_do_not_count(original, committer, tasks, closing):
-    """committer.commit: (outside) What restoring tasks have staged does not count for the limit of uncommitted bytes."""
-    if "_staged" not in vars(committer):
-        staged = committer._staged
-        committer._staged = lambda tasks: staged(
-            task for task in tasks if task.state is TaskState.RUNNING
-        )
-    yield from original(committer, tasks, closing)
-
-
 def flush_stamps_with_last_record(original, task):
     """task.flush_caches: (outside) Flushed entries are sent with the timestamp of the record that was processed last."""
     producer, time = task._sender(), task._opened().record_timestamp
@@ -87,25 +76,6 @@ def flush_stamps_with_last_record(original, task):
         original(task)
     finally:
         del task._sender
-
-
-def purges_no_more_after_a_lost_request(original, committer, tasks, closing):
-    """committer.commit: (outside) A purge of repartition topics that gets no answer is waited for for ever."""
-    purge = committer._purge
-
-    def delete(offsets):
-        try:
-            yield from purge._network.call(
-                purge._host,
-                "delete records",
-                lambda: [purge._cluster.delete_records(each, at) for each, at in offsets.items()],
-            )
-        except BrokerError:
-            return
-        purge._is_waiting = False
-
-    purge._purge = delete
-    yield from original(committer, tasks, closing)
 
 
 # --- restorations and standbys ---------------------------------------------------------
@@ -360,12 +330,6 @@ def static_member_leaves(original, membership):
     if membership._config.instance_id:
         membership._config = replace(membership._config, leaves=True)
     original(membership)
-
-
-def any_progress_ends_all_waits(original, thread, assignment):
-    """thread.take_assignment: (outside) The progress of one task ends the time-outs of all tasks of the thread."""
-    thread._deadlines.progressed = lambda tasks: thread._deadlines._first.clear()
-    yield from original(thread, assignment)
 
 
 # --- producers, directories, global stores ---------------------------------------------
