@@ -13,7 +13,11 @@ from streamproof.sim.invariants.assignments import (
     WorkGoesWhereTheStateIs,
     WorkIsEven,
 )
-from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWritesAreBounded
+from streamproof.sim.invariants.commits import (
+    AppliedRecordsAreCommitted,
+    CommitsCarryEverything,
+    StagedWritesAreBounded,
+)
 from streamproof.sim.invariants.contents import (
     ClosedStoreEqualsChangelog,
     CommittedOffsetIsInTheLog,
@@ -198,6 +202,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     UncommittedBytesAreBounded,
     StagedWritesAreBounded,
     CommitsCarryEverything,
+    AppliedRecordsAreCommitted,
     PausedInstancesDoNothing,
     NothingIsLeftInUse,
     HotDirectoryIsKept,

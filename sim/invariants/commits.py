@@ -13,7 +13,7 @@ from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
-__all__ = ["CommitsCarryEverything", "StagedWritesAreBounded"]
+__all__ = ["AppliedRecordsAreCommitted", "CommitsCarryEverything", "StagedWritesAreBounded"]
 
 PATIENCE_MS = 100
 """How long a thread may process with too much staged. A thread that may commit does so at the end
@@ -21,6 +21,76 @@ of its round, which takes no time."""
 
 OUT_OF_REACH_BYTES = 1 << 20
 """No world stages as much, so its puts need not be counted. Kafka's default is 64 times that."""
+
+
+STEP_MS = 500
+"""The longest time between two events of a state updater that surely was at work meanwhile."""
+
+ROUND_MS = 3_000
+"""The longest time in which a state updater that is at work does not look at its clock."""
+
+
+class AppliedRecordsAreCommitted(Invariant):
+    """A state updater commits what it has applied, of restorations and of standbys (KAFKA-12634).
+
+    Only the time counts in which it is seen at work: it may be held, or wait for its brokers. In a
+    recording of Kafka the commits of its stores cannot be seen.
+    """
+
+    name = "a state updater commits the records that it has applied from time to time"
+    requirement = "TASK-031"
+    situation = "a state updater committed records that it had applied"
+    drawn_from: ClassVar = {"plan": {"instances": [3]}}
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        self._interval_ms = 0
+        # By updater, the time of its last event, and how long it has been at work.
+        self._worked: dict[str, tuple[int, int]] = {}
+        # By process and task, the updater, and how long it had worked at the first record that is
+        # not committed.
+        self._since: dict[tuple[str, str], tuple[str, int]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "application.started": self._configured,
+            "restore.batch": self._applied,
+            "update.batch": self._applied,
+            "store.committed": self._committed,
+            "task.state": self._left,
+            "task.closed": self._left,
+        }
+
+    def _configured(self, event: Event) -> Iterator[str]:
+        self._interval_ms = event.attributes["commit_interval_ms"]
+        yield from ()
+
+    def _applied(self, event: Event) -> Iterator[str]:
+        if self.history.of_kafka:
+            return
+        last, worked = self._worked.get(event.actor, (event.time, 0))
+        worked += min(event.time - last, STEP_MS)
+        self._worked[event.actor] = event.time, worked
+        here = event.process, event.task
+        updater, since = self._since.setdefault(here, (event.actor, worked))
+        if updater != event.actor:
+            self._since[here] = event.actor, worked
+        elif worked - since > 2 * self._interval_ms + ROUND_MS:
+            yield (
+                f"{event.actor} has worked for {worked - since} ms since it applied a record of "
+                f"task {event.task} that is not committed, but commit.interval.ms is "
+                f"{self._interval_ms}"
+            )
+
+    def _committed(self, event: Event) -> Iterator[str]:
+        found = self._since.pop((event.process, event.task), None)
+        self.tried |= found is not None
+        yield from ()
+
+    def _left(self, event: Event) -> Iterator[str]:
+        self._since.pop((event.process, event.task), None)
+        yield from ()
 
 
 class CommitsCarryEverything(Invariant):

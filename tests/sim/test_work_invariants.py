@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from streamproof.sim.invariants import Invariant, Watch
-from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWritesAreBounded
+from streamproof.sim.invariants.commits import (
+    AppliedRecordsAreCommitted,
+    CommitsCarryEverything,
+    StagedWritesAreBounded,
+)
 from streamproof.sim.invariants.deadlines import WaitsOfTasksEnd
 from streamproof.sim.invariants.global_stores import GlobalStoresEqualTheirTopics
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
@@ -305,3 +309,27 @@ def test_what_a_punctuator_writes_has_its_time(timestamp: int, count: int) -> No
         assert len(found(PunctuatedWritesHaveTheirTime, begun, *events)[0]) == broken
         late = [*events[:-1], processes(10), wrote(b"1"), logged(b"1", timestamp)]
         assert found(PunctuatedWritesHaveTheirTime, begun, *late) == ([], False)
+
+
+def applied(*times: int, kind: str = "update.batch", task: str = "0_0") -> list[Happens]:
+    """A state updater applies records of a task at these times."""
+    more = {"actor": "a/updater-0", "task": task, "partition": "log-0", "records": 1}
+    return [(time, kind, {**more, "offset": time, "remaining": 0}) for time in times]
+
+
+@pytest.mark.parametrize("kind", ["update.batch", "restore.batch"])
+def test_an_updater_at_work_commits_what_it_has_applied(kind: str) -> None:
+    begins = 0, "application.started", {"commit_interval_ms": 1_000}
+    committed = 2_500, "store.committed", {"task": "0_0", "partition": "log-0", "offset": 1}
+    left = 2_500, "task.closed", {"task": "0_0", "closing": "CLEAN"}
+    first, second = range(0, 2_500, 250), range(2_500, 5_500, 250)
+    batches = [*applied(*first, kind=kind), *applied(*second, kind=kind)]
+    messages, tried = found(AppliedRecordsAreCommitted, begins, *batches)
+    assert ("commit.interval.ms is 1000" in messages[0], tried) == (True, False)
+    for between, comes_about in ((committed, True), (left, False)):
+        events = [*batches[: len(first)], between, *batches[len(first) :]]
+        assert found(AppliedRecordsAreCommitted, begins, *events) == ([], comes_about)
+    # Nobody knows what it did between two batches that are far apart.
+    rare = applied(*range(0, 60_000, 10_000), kind=kind)
+    assert found(AppliedRecordsAreCommitted, begins, *rare) == ([], False)
+    assert found(AppliedRecordsAreCommitted, begins, *batches, of_kafka=True) == ([], False)
