@@ -14,6 +14,7 @@ from streamproof.conformance.store_worlds.hosted_worlds import asked_of
 from streamproof.conformance.store_worlds.subject_disks import disks_of
 from streamproof.conformance.subject import load_subject
 from streamproof.scenarios.kafka.real_play import play_for_real
+from streamproof.scenarios.kafka.shared_broker import play_on
 from streamproof.scenarios.play import Judged, play
 from streamproof.scenarios.real_stores import rocksdb_disks
 from streamproof.scenarios.scenario import Scenario, Setup
@@ -34,6 +35,7 @@ class Wanted(NamedTuple):
         seed: the seed of all open decisions; ``None`` for the choices of the scenario.
         work_dir: the directory for databases; see :func:`work_directory`.
         release: the release of Kafka that plays the scenario for real; empty for the simulator.
+        bootstrap: the address of a cluster that is there already; empty to start a broker.
     """
 
     subject: str = ""
@@ -41,6 +43,7 @@ class Wanted(NamedTuple):
     seed: int | None = None
     work_dir: Path | None = None
     release: str = ""
+    bootstrap: str = ""
 
     @property
     def options(self) -> list[str]:
@@ -49,6 +52,7 @@ class Wanted(NamedTuple):
         words += ["--subject", self.subject] if self.subject else []
         words += ["--seed", str(self.seed)] if self.seed is not None else []
         words += ["--on", f"kafka@{self.release}"] if self.release else []
+        words += ["--bootstrap", self.bootstrap] if self.bootstrap else []
         return words + class_path_options([self.subject])
 
 
@@ -76,6 +80,8 @@ def play_with(
     words = [target_of(scenario, setup)]
     words += [word for each in changes for word in ("--set", each)]
     command = f"streamproof replay {shlex.join([*words, *wanted.options])}"
+    if wanted.bootstrap:
+        return play_on(wanted.bootstrap, scenario, setup, wanted.release, command)
     if wanted.release:
         return play_for_real(scenario, setup, wanted.release, command)
     with _hosted(wanted, setup) as (make_disk, invariants):

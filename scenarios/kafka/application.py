@@ -20,6 +20,7 @@ from uuid import UUID
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.builds import NATIVE, built_application, recorder_option
 from streamproof.scenarios.kafka.cluster import WARNINGS_LOGGED, Broker
+from streamproof.scenarios.kafka.existing_cluster import ExistingCluster
 from streamproof.scenarios.kafka.processes import Processes, RealProcess
 from streamproof.stores.jvm.host_build import NO_SEARCH
 from streamproof.stores.jvm.java_tools import CLASSES, java_command, shared_classes
@@ -70,6 +71,10 @@ class RealRecord(NamedTuple):
     timestamp: int
 
 
+Cluster = Broker | ExistingCluster
+"""What clients and instances connect to."""
+
+
 class Clients:
     """Clients that make topics of a broker, send records, and read logs.
 
@@ -81,7 +86,7 @@ class Clients:
         UsageError: the JDK or Maven is missing.
     """
 
-    def __init__(self, processes: Processes, broker: Broker) -> None:
+    def __init__(self, processes: Processes, broker: Cluster) -> None:
         self._processes = processes
         self._broker = broker
         built = built_application(broker.release)
@@ -120,7 +125,8 @@ class Clients:
             UsageError: the client does not come up.
         """
         directory = self._processes.directory / "worlds"
-        process = self._serve("serve-worlds", directory)
+        watched = ["watched"] if isinstance(self._broker, ExistingCluster) else []
+        process = self._serve("serve-worlds", directory, *watched)
         await_serving(directory, process)
         return directory, process
 
@@ -184,7 +190,7 @@ class Application(Clients):
     def __init__(
         self,
         processes: Processes,
-        broker: Broker,
+        broker: Cluster,
         topology: str,
         recording: Path | None = None,
         prefix: str = "",

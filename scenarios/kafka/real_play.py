@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from streamproof.sim.invariants import INVARIANTS, Watch
 from streamproof.sim.invariants.judging import Judgement, judgeable
 from streamproof.sim.topologies import TOPOLOGIES
 
-__all__ = ["judgement_of", "play_for_real"]
+__all__ = ["judged_play", "judgement_of", "play_for_real"]
 
 
 def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str = "") -> Judged:
@@ -50,6 +51,39 @@ def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str =
             f"{scenario.name} ({setup.name}) cannot be played on Kafka {release}: {reason}."
         )
     recorded, director = _recorded(scenario, setup, release)
+    wrong, undone = director.wrong, director.undone
+    return judged_play(
+        scenario,
+        setup,
+        release=release,
+        recorded=recorded,
+        wrong=wrong,
+        undone=undone,
+        command=command,
+    )
+
+
+def judged_play(
+    scenario: Scenario,
+    setup: Setup,
+    *,
+    release: str,
+    recorded: Recorded,
+    wrong: list[str],
+    undone: Collection[int],
+    command: str,
+) -> Judged:
+    """What came of a variant that real processes have played.
+
+    Args:
+        scenario: the scenario.
+        setup: the variant.
+        release: the release of the instances.
+        recorded: what was recorded.
+        wrong: what went wrong with the processes, in words.
+        undone: the numbers of the actions that have not happened.
+        command: the command that shows this run again.
+    """
     judged = judgement_of(recorded)
     run = RecordedRun(
         f"{scenario.name} ({setup.name}) on Kafka {release}",
@@ -65,8 +99,8 @@ def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str =
         unjudged=judged.unjudged,
     )
     surprises = [
-        *director.wrong,
-        *never_done(scenario.file.timeline, director.undone, run),
+        *wrong,
+        *never_done(scenario.file.timeline, undone, run),
         *unexpected(setup, run),
     ]
     return Judged(replace(run, surprises=tuple(surprises)), surprises)

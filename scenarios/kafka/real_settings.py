@@ -7,8 +7,9 @@ from pathlib import Path
 
 from streamproof.scenarios.kafka.application import Application
 from streamproof.scenarios.kafka.cluster_faults import SITES
+from streamproof.scenarios.kafka.existing_cluster import LEAST_SESSION_MS, WatchedRest
 from streamproof.scenarios.kafka.followed_lines import Rest
-from streamproof.scenarios.kafka.observable import UNOBSERVED
+from streamproof.scenarios.kafka.observable import OF_BROKERS, UNOBSERVED
 from streamproof.scenarios.kafka.real_disks import RealDisk
 from streamproof.scenarios.scenario import (
     AnyAction,
@@ -39,6 +40,7 @@ __all__ = [
     "settings_of",
     "topics_of",
     "why_not",
+    "why_not_watched",
 ]
 
 TOPOLOGIES_IN_JAVA = frozenset(
@@ -120,6 +122,12 @@ def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
         yield "its faults or its input are drawn"
     if choices.seed is not None or choices.recorded:
         yield "its choices are those of a simulated world"
+
+
+def why_not_watched(timeline: Iterable[AnyAction]) -> str:
+    """Why a timeline cannot be played where brokers are not recorded; empty if it can."""
+    kinds = {each.when.kind for each in timeline if each.when is not None} & OF_BROKERS
+    return f"an action waits for {min(kinds)}, which only a recorded broker tells" if kinds else ""
 
 
 def needs_proxy(timeline: Iterable[AnyAction]) -> bool:
@@ -206,13 +214,20 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
             yield reason
 
 
-def settings_of(plan: Plan) -> dict[str, str]:
-    """The settings of Kafka Streams that a plan means."""
+def settings_of(plan: Plan, *, on_existing: bool = False) -> dict[str, str]:
+    """The settings of Kafka Streams that a plan means.
+
+    Args:
+        plan: the plan.
+        on_existing: whether the cluster is there already, and takes no shorter sessions than usual.
+    """
     config = plan.config
     guarantee = "exactly_once_v2" if config.exactly_once else "at_least_once"
     session, heartbeat = config.session_timeout_ms, config.heartbeat_interval_ms
     if session == DEFAULTS.session_timeout_ms:
         session, heartbeat = OUR_SESSION_MS, OUR_SESSION_MS // 5
+    if on_existing:
+        session = max(session, LEAST_SESSION_MS)
     found = {
         "processing.guarantee": guarantee,
         "num.stream.threads": plan.threads,
@@ -260,9 +275,15 @@ def topics_of(plan: Plan) -> dict[str, int]:
     return {**own, **({dead_letters: 1} if dead_letters else {})}
 
 
-def rest_of(plan: Plan) -> Rest:
-    """What knows when an application has processed all its input, and sent on what it owes."""
+def rest_of(plan: Plan, watched: Path | None = None) -> Rest:
+    """What knows when an application has processed all its input, and sent on what it owes.
+
+    Args:
+        plan: the plan.
+        watched: the file with what is seen of a cluster whose brokers are not recorded.
+    """
     family = TOPOLOGIES[plan.topology]
     tasks = family.topology(plan.partitions).tasks
     inputs = {name: task.inputs for name, task in tasks.items()}
-    return Rest(inputs, family.settle_ms / 1000)
+    settle_s = family.settle_ms / 1000
+    return WatchedRest(inputs, settle_s, watched) if watched else Rest(inputs, settle_s)

@@ -11,18 +11,20 @@ import time
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from threading import Event
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.kafka.application import Application, await_serving
-from streamproof.scenarios.kafka.cluster import start_broker
+from streamproof.scenarios.kafka.application import Application, Cluster, await_serving
+from streamproof.scenarios.kafka.cluster import require_cluster, start_broker
+from streamproof.scenarios.kafka.existing_cluster import ExistingCluster, await_deleted
 from streamproof.scenarios.kafka.followed_lines import Followed, FollowedLine
 from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
-from streamproof.scenarios.kafka.real_play import judgement_of
+from streamproof.scenarios.kafka.real_play import judged_play, judgement_of
 from streamproof.scenarios.kafka.real_settings import (
     disks_of,
     needs_proxy,
@@ -30,13 +32,15 @@ from streamproof.scenarios.kafka.real_settings import (
     settings_of,
     topics_of,
     why_not,
+    why_not_watched,
 )
 from streamproof.scenarios.kafka.recording import SUFFIX, Recorded, read_recording
+from streamproof.scenarios.play import Judged
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.sim.invariants.judging import Judgement
 from streamproof.sim.topologies import TOPOLOGIES
 
-__all__ = ["RealRun", "Share", "SharedBroker"]
+__all__ = ["RealRun", "Share", "SharedBroker", "play_on"]
 
 SETTINGS = {
     # A killed instance leaves a transaction open, and nobody waits 10 s until the broker looks.
@@ -76,6 +80,34 @@ class RealRun(NamedTuple):
     lasted_s: float
 
 
+def play_on(
+    existing: str, scenario: Scenario, setup: Setup, release: str, command: str = ""
+) -> Judged:
+    """Play one variant of a scenario on a cluster that is there already.
+
+    Args:
+        existing: the address of the cluster.
+        scenario: the scenario.
+        setup: the variant.
+        release: the release of the instances.
+        command: the command that shows this run again.
+
+    Raises:
+        UsageError: it cannot be played there, or the cluster is not there; the message says why.
+    """
+    with SharedBroker(release, existing=existing) as broker:
+        run = broker.play(scenario, setup)
+    return judged_play(
+        scenario,
+        setup,
+        release=release,
+        recorded=run.recorded,
+        wrong=run.wrong,
+        undone=run.undone,
+        command=command,
+    )
+
+
 class SharedBroker:
     """A broker that plays one world after the other, until the block ends.
 
@@ -83,12 +115,17 @@ class SharedBroker:
         release: the release of the broker and of all instances.
         place: where directories for processes are made; by default, among the temporary files.
 
+        existing: the address of a cluster that is there already, instead of a broker.
+
     Raises:
-        UsageError: Java or Maven is missing, or the broker does not come up.
+        UsageError: Java or Maven is missing, or the broker does not come up or is not there.
     """
 
-    def __init__(self, release: str, place: Path | None = None) -> None:
+    def __init__(self, release: str, place: Path | None = None, existing: str = "") -> None:
         self._release = release
+        self._existing = existing
+        # The names of other people's topics and groups, and of other runs, begin otherwise.
+        self._prefix = f"streamproof-{token_hex(4)}" if existing else "streamproof"
         self._place = place
         self._processes = Processes(place)
         # Several threads may play worlds.
@@ -97,13 +134,12 @@ class SharedBroker:
         try:
             recording = self._processes.directory / "recording"
             recording.mkdir()
-            self._broker = start_broker(
-                self._processes, release, recording=recording, settings=SETTINGS
-            )
+            self._broker = self._cluster(recording)
             (self._recorded,) = recording.glob(f"*{SUFFIX}")
             clients = Application(self._processes, self._broker, "")
             self._served, self._client = clients.serve_worlds()
-            self._archive_classes()
+            if not existing:
+                self._archive_classes()
         except BaseException:
             self._processes.close()
             raise
@@ -117,7 +153,21 @@ class SharedBroker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._processes.close()
+        try:
+            if self._existing:
+                await_deleted(self._served, self._existing)
+        finally:
+            self._processes.close()
+
+    def _cluster(self, recording: Path) -> Cluster:
+        """What all worlds share, with a file of its recording, which may stay empty."""
+        if not self._existing:
+            return start_broker(
+                self._processes, self._release, recording=recording, settings=SETTINGS
+            )
+        require_cluster(self._existing)
+        (recording / f"not-recorded{SUFFIX}").touch()
+        return ExistingCluster(self._existing, self._release)
 
     def interrupt(self) -> None:
         """Give up the worlds that other threads play now; their calls raise UsageError."""
@@ -137,7 +187,9 @@ class SharedBroker:
         """
         reason = why_not(scenario, setup, self._release)
         if not reason and needs_proxy(scenario.file.timeline):
-            reason = "no proxy stands before a broker that worlds share"
+            reason = "no proxy stands before a broker that worlds share, or before another cluster"
+        if not reason and self._existing:
+            reason = why_not_watched(scenario.file.timeline)
         if reason:
             raise UsageError(
                 f"{scenario.name} cannot be played on Kafka {self._release}: {reason}."
@@ -145,6 +197,7 @@ class SharedBroker:
         begun, interrupted = time.monotonic(), self._interrupted
         plan, timeline = setup.plan, scenario.file.timeline
         topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
+        settings = settings_of(plan, on_existing=bool(self._existing))
         at = self._recorded.stat().st_size
         prefix, sender = self._serve(topics_of(plan))
         share = Share(self._recorded, prefix, at)
@@ -157,7 +210,7 @@ class SharedBroker:
                 application = Application(processes, self._broker, plan.topology, recording, prefix)
                 names = [f"instance-{number}" for number in range(plan.instances)]
                 disks = disks_of(timeline, application, processes.directory)
-                instances = ConfiguredInstances(application, settings_of(plan), disks)
+                instances = ConfiguredInstances(application, settings, disks)
                 nemesis = RealNemesis(instances, recording, names, disks)
                 director = RealDirector(
                     timeline,
@@ -165,7 +218,7 @@ class SharedBroker:
                     recording,
                     sender,
                     topology.topics,
-                    rest=rest_of(plan),
+                    rest=rest_of(plan, sender / "watched" if self._existing else None),
                     never_s=NEVER_S,
                     rest_s=REST_S,
                     most_s=MOST_S,
@@ -199,7 +252,7 @@ class SharedBroker:
             The prefix of all names of the world, and the directory.
         """
         number = next(self._worlds)
-        prefix, directory = f"streamproof-world-{number}.", self._served / str(number)
+        prefix, directory = f"{self._prefix}-world-{number}.", self._served / str(number)
         directory.mkdir()
         lines = [prefix, *(f"{topic}\t{number}" for topic, number in topics.items())]
         unfinished = directory / "unfinished-topics"

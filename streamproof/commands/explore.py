@@ -10,6 +10,7 @@ import typer
 
 from streamproof.commands.options import (
     CORES,
+    Bootstrap,
     ClassPath,
     FirstSeed,
     KafkaRelease,
@@ -143,6 +144,7 @@ def explore(
     kafka: KafkaRelease = "",
     layer: StoreLayer = "",
     on: OnWorld = "",
+    bootstrap: Bootstrap = "",
 ) -> None:
     """Explore simulated worlds, and shrink what breaks a promise.
 
@@ -164,7 +166,7 @@ def explore(
     from streamproof.runs.exploration import RUNS, ExploreRequest, open_exploration
     from streamproof.scenarios.shrinking import MOST_RUNS
 
-    if release := release_of_world(on):
+    if release := release_of_world(on, bootstrap):
         _refuse_simulated(defect, patch, seam, subject)
         raise typer.Exit(
             _explore_for_real(
@@ -177,6 +179,7 @@ def explore(
                 keep_going=keep_going,
                 most_plays=shrink_runs,
                 out=out,
+                bootstrap=bootstrap,
             )
         )
     (subject,) = subjects_with([subject], OfTheJvm(class_path, kafka, layer))

@@ -18,6 +18,7 @@ from streamproof.errors import UsageError
 __all__ = [
     "CORES",
     "DEFAULT_OUT",
+    "Bootstrap",
     "Checks",
     "ClassPath",
     "FirstSeed",
@@ -155,12 +156,30 @@ OnWorld = Annotated[
 ]
 
 
-def release_of_world(world: str) -> str:
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        show_default=False,
+        help="With --on, play on this cluster instead of a broker that is started here. Its topics "
+        "and groups have names of their own, and are deleted afterwards.",
+    ),
+]
+
+
+def release_of_world(world: str, bootstrap: str = "") -> str:
     """The release of Kafka that ``--on`` names; empty for the simulator.
+
+    Args:
+        world: the option.
+        bootstrap: the option ``--bootstrap``, which only a real world has.
 
     Raises:
         UsageError: there is no such world.
     """
+    if not world and bootstrap:
+        raise UsageError("--bootstrap names a real cluster: give --on kafka as well.")
     if not world:
         return ""
     name, at, release = world.partition("@")

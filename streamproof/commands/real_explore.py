@@ -42,7 +42,7 @@ def explore_for_real(console: Console, request: RealExploreRequest) -> int:
         if ledger.runs:
             console.print(f"{len(ledger.runs):,} runs were done before; this goes on after them.")
         try:
-            with SharedBroker(request.release) as broker:
+            with SharedBroker(request.release, existing=request.bootstrap) as broker:
                 with _Progress(console, ledger, request) as progress:
                     for each in new_real_runs(broker, ledger, space, request):
                         progress.ran(each)

@@ -11,6 +11,7 @@ import typer
 
 from streamproof.commands.options import (
     DEFAULT_OUT,
+    Bootstrap,
     ClassPath,
     KafkaRelease,
     OfTheJvm,
@@ -132,6 +133,7 @@ def replay(
     kafka: KafkaRelease = "",
     layer: StoreLayer = "",
     on: OnWorld = "",
+    bootstrap: Bootstrap = "",
 ) -> None:
     """Play a scenario, show a trace, or run a saved failure again.
 
@@ -151,7 +153,14 @@ def replay(
         raise UsageError("Scenarios, traces and saved failures are replayed one kind at a time.")
     asked = _Asked(
         targets,
-        Wanted(subject, tuple(defect or ()), seed, work_dir, release_of_world(on)),
+        Wanted(
+            subject,
+            tuple(defect or ()),
+            seed,
+            work_dir,
+            release_of_world(on, bootstrap),
+            bootstrap,
+        ),
         tuple(set_ or ()),
         tuple(run or ()),
         View(format_, out, all_, until, compare_, step),
@@ -229,7 +238,10 @@ def _replay_scenarios(console: Console, asked: _Asked) -> int:
     if wanted.release and asked.view.is_compared and len(runs) == 1:
         # One run for real is compared with the same run of the simulator.
         name = target_of(runs[0].scenario, runs[0].setup)
-        runs = [*play_targets([name], wanted._replace(release=""), settings, changes), *runs]
+        runs = [
+            *play_targets([name], wanted._replace(release="", bootstrap=""), settings, changes),
+            *runs,
+        ]
     show_scenarios(console, runs, asked.view)
     is_as_written = not (changes or wanted.defects or wanted.seed is not None)
     played = [each.judged.played for each in runs]
@@ -284,6 +296,7 @@ _FITTING = {
         "--defect",
         "--seed",
         "--on",
+        "--bootstrap",
         "--work-dir",
         *_OF_THE_JVM,
         *_OF_VIEWS,
@@ -310,6 +323,7 @@ def _given(asked: _Asked) -> list[str]:
         "--seed": wanted.seed is not None,
         "--work-dir": wanted.work_dir,
         "--on": wanted.release,
+        "--bootstrap": wanted.bootstrap,
         **dict(zip(_OF_THE_JVM, asked.jvm, strict=True)),
         "--run": asked.runs,
         "--until": view.until_ms is not None,

@@ -66,6 +66,7 @@ class RealExploreRequest:
         keep_going: whether to go on after the first failure.
         most_plays: how many worlds may be played to make one failure smaller.
         out: the directory for runs and findings.
+        bootstrap: the address of a cluster that is there already; empty to start a broker.
     """
 
     release: str
@@ -77,6 +78,7 @@ class RealExploreRequest:
     keep_going: bool = False
     most_plays: int = MOST_PLAYS
     out: Path = Path("streamproof-explored")
+    bootstrap: str = ""
 
 
 class RealFinding(NamedTuple):

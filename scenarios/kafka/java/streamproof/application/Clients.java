@@ -10,6 +10,7 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -39,7 +40,7 @@ public final class Clients {
         create(cluster, rest);
         Sender.serve(cluster, file, rest, "");
       }
-      case "serve-worlds" -> Worlds.serve(cluster, file);
+      case "serve-worlds" -> Worlds.serve(cluster, file, rest.contains("watched"));
       case "read" -> read(cluster, file, rest.get(0), rest.subList(1, rest.size()));
       default -> throw new IllegalArgumentException("There is no command " + arguments[1] + ".");
     }
@@ -50,7 +51,9 @@ public final class Clients {
     List<NewTopic> topics = new ArrayList<>();
     for (String line : lines) {
       String[] words = line.split("\t");
-      topics.add(new NewTopic(words[0], Integer.parseInt(words[1]), (short) 1));
+      // Times of scenarios begin at 0, so no record may be too old.
+      topics.add(new NewTopic(words[0], Optional.of(Integer.parseInt(words[1])), Optional.empty())
+          .configs(Map.of("retention.ms", "-1")));
     }
     try (Admin admin = Admin.create(cluster)) {
       admin.createTopics(topics).all().get();
