@@ -61,6 +61,19 @@ def test_a_reply_that_is_lost_is_noticed_and_its_task_is_restored() -> None:
     assert kinds.index("network.reply_lost") < kinds.index("task.corrupted")
 
 
+def test_punctuations_are_recorded_with_their_intervals() -> None:
+    scenario = read(find("KIP-834-punctuation"))
+    judged = play_for_real(scenario, scenario.setups["fixed"], DEFAULT_RELEASE)
+    seen = [each.attributes for each in judged.played.events if each.kind == "task.punctuated"]
+
+    assert judged.surprises == list(judged.played.violations) == []
+    assert {(each["clock"], each["interval_ms"]) for each in seen} <= {
+        ("STREAM_TIME", 500),
+        ("WALL_CLOCK_TIME", 3000),
+    }
+    assert seen
+
+
 @pytest.mark.parametrize(
     ("name", "variant", "reason"),
     [

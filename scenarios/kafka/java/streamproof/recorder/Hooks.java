@@ -115,6 +115,8 @@ public final class Hooks {
         "task.processed");
     application("processable", TASKS + "StreamTask", "isProcessable", "exit", Processing::waits,
         "task.waiting", "task.enforced");
+    application("scheduled", TASKS + "StreamTask", "schedule", "enter", Processing::scheduled,
+        "task.punctuated");
     application("punctuated", TASKS + "StreamTask", "punctuate", "enter", Processing::punctuated,
         "task.punctuated");
     application("buffered", TASKS + "StreamTask", "addRecords", "exit", Processing::buffered,

@@ -19,6 +19,10 @@ final class Processing {
   private static final Map<Object, Object> ENFORCED =
       Collections.synchronizedMap(new WeakHashMap<>());
 
+  /** By punctuator, the interval that it was scheduled with last. */
+  private static final Map<Object, Object> INTERVALS =
+      Collections.synchronizedMap(new WeakHashMap<>());
+
   private Processing() {
   }
 
@@ -93,10 +97,17 @@ final class Processing {
     }
   }
 
+  /** A punctuator is scheduled: the interval stands before the clock and the punctuator. */
+  static void scheduled(Seen call) {
+    int last = call.arguments().length - 1;
+    INTERVALS.put(call.argument(last), call.argument(last - 2));
+  }
+
   static void punctuated(Seen call) {
     Events.emit(line(call.self(), "task.punctuated")
         .with("clock", call.argument(2).toString())
-        .with("timestamp", call.argument(1)));
+        .with("timestamp", call.argument(1))
+        .with("interval_ms", INTERVALS.get(call.argument(3))));
   }
 
   static void buffered(Seen call) {
