@@ -47,7 +47,8 @@ def emit_metrics(trace: Trace, metrics: Metrics, thread: str, updater: str) -> N
         if each.group == STORE_GROUP:
             (store,) = (value for tag, value in each.tags.items() if tag.endswith(_STATE_ID))
             stores[each.tags["task-id"]].setdefault(store, {})[each.name] = _value(each)
-    trace.emit("thread.metrics", thread, stores=dict(stores))
+    tasks_that_run = _by_task(each for each in of_thread if each.group == TASK_GROUP)
+    trace.emit("thread.metrics", thread, stores=dict(stores), tasks=sorted(tasks_that_run))
 
 
 def _by_task(rows: Iterable[MetricRow]) -> dict[str, Values]:

@@ -139,13 +139,14 @@ THREAD_KINDS = (
     ),
     EventKind(
         name="thread.metrics",
-        meaning="Somebody reads the metrics of the stores in a thread's tasks.",
+        meaning="Somebody reads the metrics of a thread's tasks and of their stores.",
         actor="thread",
         attributes={
             "stores": Attribute(
                 dict[str, dict[str, dict[str, float | None]]],
                 "by task, store and the name of a metric, its value; null without recordings",
             ),
+            "tasks": Attribute(list[str], "the tasks that measure their records"),
         },
         look=Look("instance", "", ".", "other", 0, "metrics of the stores"),
         footprint=Footprint(writes=("metrics {actor}",)),

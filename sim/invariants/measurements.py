@@ -20,6 +20,7 @@ __all__ = [
     "OneRatioIsZero",
     "RestoreCallsAreCounted",
     "RestoredIsCounted",
+    "RunningTasksAreMeasured",
     "StoreCommitsAreMeasured",
     "TasksAreCounted",
     "TimeIsSharedOut",
@@ -546,6 +547,57 @@ class StoreCommitsAreMeasured(_Measured):
         self._commits = _without(process, self._commits)
         self._stores = {here: each for here, each in self._stores.items() if here[0] != process}
         self._failed = {each for each in self._failed if each[0] != process}
+
+
+class RunningTasksAreMeasured(_Measured):
+    """The metrics of a task begin when it runs, and end with that (Kafka: StreamTask#suspend)."""
+
+    name = "the tasks that run measure their records, and no other task does"
+    requirement = "METRIC-110"
+    situation = "the metrics of a thread were read that had suspended a task"
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # By thread, the tasks that run, and those that ran before.
+        self._running: dict[str, set[str]] = {}
+        self._ran: dict[str, set[str]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            **super().observers,
+            "task.state": self._state,
+            "thread.died": self._dies,
+            "thread.metrics": self._metrics,
+        }
+
+    def _state(self, event: Event) -> Iterator[str]:
+        running = self._running.setdefault(event.actor, set())
+        if event.attributes["after"] == "RUNNING":
+            running.add(event.task)
+        elif event.task in running:
+            running.discard(event.task)
+            self._ran.setdefault(event.actor, set()).add(event.task)
+        yield from ()
+
+    def _dies(self, event: Event) -> Iterator[str]:
+        self._running.pop(event.actor, None)
+        self._ran.pop(event.actor, None)
+        yield from ()
+
+    def _metrics(self, event: Event) -> Iterator[str]:
+        if self._level != "DEBUG":
+            return
+        running, measured = self._running.get(event.actor, set()), {*event.attributes["tasks"]}
+        self.tried |= bool(self._ran.get(event.actor, set()) - running)
+        for task in sorted(measured - running):
+            yield f"{event.actor} has metrics of task {task}, which does not run"
+        for task in sorted(running - measured):
+            yield f"{event.actor} has no metrics of task {task}, which runs"
+
+    def _forget(self, process: str) -> None:
+        self._running = _without(process, self._running)
+        self._ran = _without(process, self._ran)
 
 
 class TasksAreCounted(_Measured):

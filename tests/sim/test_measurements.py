@@ -16,6 +16,7 @@ from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.tasks import stream_task
 from streamproof.sim.tasks.state_updater import StateUpdater
+from streamproof.sim.tasks.task_metrics import TaskMetrics
 from streamproof.sim.trace import Event
 from streamproof.sim.updater_metrics import UpdaterMetrics
 from streamproof.stores.metrics import Metrics, Sensor
@@ -164,6 +165,7 @@ MISTAKES: list[tuple[str, Any, str, Callable[[Right], Right]]] = [
     ("METRIC-118", metrics_reading, "_value", without_latencies),
     ("METRIC-112", StateUpdater, "_count", nothing),
     ("METRIC-112", StateUpdater, "_count", both),
+    ("METRIC-110", TaskMetrics, "close", nothing),
 ]
 
 
