@@ -384,6 +384,21 @@ def test_committed_offsets_of_stores() -> None:
     assert len(found(CommittedOffsetIsInTheLog, *log, committed(2))) == 1
 
 
+def test_a_corrupted_task_forgets_the_offsets_of_its_stores() -> None:
+    """Kafka commits that it knows none, and then closes and wipes the task."""
+
+    def committed(offset: int) -> Happens:
+        return "store.committed", {"task": "0_0", "partition": CHANGELOG, "offset": offset}
+
+    corrupted: Happens = "task.corrupted", {"task": "0_0"}
+    closed: Happens = "task.closed", {"task": "0_0"}
+    before = [appended(0), appended(1), committed(1)]
+
+    assert found(CommittedOffsetIsInTheLog, *before, corrupted, committed(-1), closed) == []
+    assert len(found(CommittedOffsetIsInTheLog, *before, corrupted, committed(0))) == 1
+    assert len(found(CommittedOffsetIsInTheLog, *before, corrupted, closed, committed(-1))) == 1
+
+
 # Delivery.
 
 
