@@ -20,6 +20,7 @@ from streamproof.scenarios.scenario import (
     Hold,
     Occurrence,
     Pause,
+    Power,
     Record,
     Scenario,
     ScenarioFile,
@@ -79,10 +80,13 @@ DOWN_MS = (0, 0, 300, 1_000)
 TROUBLES_MS = (200, 800, 2_500)
 """How long an instance stands still, or is paused: shorter or longer than its session."""
 
+POWER_SEEDS = 100
+"""How many legal states a loss of power has to choose from."""
+
 REAL_WORLDS = PlanSpace(
     topologies=sorted(TOPOLOGIES_IN_JAVA - {"global-table-join", "reused-table-join"}),
     upgrades=[""],
-    kinds=["crash", "pause", "bounce", "hold"],
+    kinds=["crash", "pause", "bounce", "hold", "power"],
     plan={
         "partitions": [1, 2],
         "instances": [1, 2],
@@ -152,8 +156,7 @@ LEFT_OUT: Mapping[str, str] = {
     "stores in memory, stores that stage writes": "the applications in Java use RocksDB, and no "
     "released Kafka stages writes",
     "queries": "the recorder does not follow queries",
-    "cuts, full disks, losses of power, lost requests": "no real network or disk is made to fail "
-    "in these worlds",
+    "cuts, full disks, lost requests": "no real network or disk is made to fail in these worlds",
     "3 partitions, 3 instances": "each instance is a JVM that starts in seconds",
     "session, heartbeat and transaction timeouts": "they are short, because real time passes: "
     "1.5 s, 0.3 s and 3 s",
@@ -258,6 +261,9 @@ def _fault(choices: Choices, plan: Plan) -> AnyAction:
             return Crash(instance=name, down_ms=choices.pick(DOWN_MS), **moment)
         case "bounce":
             return Stop(instance=name, down_ms=choices.pick(DOWN_MS), **moment)
+        case "power":
+            seed = choices.below(POWER_SEEDS)
+            return Power(instance=name, seed=seed, down_ms=choices.pick(DOWN_MS), **moment)
         case "pause":
             return Pause(instance=name, lasts_ms=choices.pick(TROUBLES_MS), **moment)
         case "hold":

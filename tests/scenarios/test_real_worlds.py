@@ -79,7 +79,7 @@ def test_a_seed_always_draws_the_same_world() -> None:
 def test_worlds_have_input_and_faults_of_all_kinds() -> None:
     kinds = {type(act).__name__ for seed in SEEDS for act in drawn_world(seed).file.timeline}
 
-    assert kinds == {"Send", "Crash", "Stop", "Pause", "Hold"}
+    assert kinds == {"Send", "Crash", "Stop", "Pause", "Hold", "Power"}
 
 
 def test_each_setting_that_varies_reaches_the_real_processes() -> None:
