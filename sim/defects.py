@@ -154,7 +154,7 @@ DEFECTS: dict[str, Defect] = {
     ),
     "keeps-tasks-after-loss": Defect(
         "A member that the group has removed keeps its tasks and their uncommitted results.",
-        "EOS-001",
+        "REBAL-012",
         "KAFKA-9994",
         EOS,
     ),

@@ -120,6 +120,7 @@ from streamproof.sim.invariants.resets import (
     InputsAreReadOn,
     ResetsAreNeeded,
 )
+from streamproof.sim.invariants.restoring_tasks import RestoringTasksAreClosedCleanly
 from streamproof.sim.invariants.roll_over import (
     CopiesTakeOverWhenReady,
     MirrorsOnlyCopy,
@@ -156,6 +157,7 @@ from streamproof.sim.invariants.visibility import (
     MetricsAddUp,
     PurgedWasCommitted,
     StandbyIsNotAhead,
+    StandbyKeepsUp,
     UpdatingIsPaired,
 )
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
@@ -179,6 +181,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     OneHolderInAProcess,
     AssignedTasksAreKept,
     LostTasksAreGivenUp,
+    RestoringTasksAreClosedCleanly,
     RestoringIsPaired,
     UpdatingIsPaired,
     MetricsAddUp,
@@ -192,6 +195,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     StoreCommitsAreMeasured,
     RunningTasksAreMeasured,
     StandbyIsNotAhead,
+    StandbyKeepsUp,
     PurgedWasCommitted,
     LeastTimestampFirst,
     WaitsForWhatIsThere,

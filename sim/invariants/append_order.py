@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -33,7 +33,8 @@ class AppendsKeepTheirOrder(Invariant):
     """A partition has the records of a producer in their order, each once (KIP-98).
 
     A record may be missing, because an abort has dropped it. With record caches, the order of the
-    writes is not that of the records.
+    writes is not that of the records. A batch that comes before an earlier one that is still on its
+    way is sent again, and ends no producer (KAFKA-5494).
     """
 
     name = "a changelog has the records of a producer in their order, each once"
@@ -65,6 +66,7 @@ class AppendsKeepTheirOrder(Invariant):
             "network.request_lost": self._lost,
             "network.request_held": self._lost,
             "network.reply_lost": self._lost,
+            "thread.lost": self._gives_up,
         }
 
     def _start(self, event: Event) -> Iterable[str]:
@@ -86,6 +88,13 @@ class AppendsKeepTheirOrder(Invariant):
         if event.attributes["what"] == "produce":
             self._troubled.add(event.process)
         return ()
+
+    def _gives_up(self, event: Event) -> Iterator[str]:
+        if event.attributes["reason"] == "OutOfOrderSequenceError":
+            yield (
+                f"{event.actor} gives up its tasks because a batch overtook another one, although "
+                "it can be sent again once the other one is there"
+            )
 
     def _put(self, event: Event) -> Iterable[str]:
         # The most frequent event of a world, so this takes no detour.

@@ -183,14 +183,24 @@ class WaitsForWhatIsThere(Invariant):
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"application.started": self._configure, "task.processed": self._process}
+        return {
+            "application.started": self._configure,
+            "task.state": self._begin,
+            "task.processed": self._process,
+        }
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._idle_ms = 0
+        # By thread and task, since the task runs: by input, when its last record was taken.
+        self._taken: dict[tuple[str, str], dict[str, int]] = {}
 
     def _configure(self, event: Event) -> Iterator[str]:
         self._idle_ms = event.attributes["max_task_idle_ms"]
+        yield from ()
+
+    def _begin(self, event: Event) -> Iterator[str]:
+        self._taken.pop((event.actor, event.task), None)
         yield from ()
 
     def _process(self, event: Event) -> Iterable[str]:
@@ -198,6 +208,8 @@ class WaitsForWhatIsThere(Invariant):
         return self._lacking(event) if may_wait else ()
 
     def _lacking(self, event: Event) -> Iterator[str]:
+        taken = self._taken.setdefault((event.actor, event.task), {})
+        clock = taken[event.partition] = event.attributes["clock"]
         for partition, known in event.attributes["others"].items():
             if known[0] is not None:
                 continue
@@ -208,11 +220,18 @@ class WaitsForWhatIsThere(Invariant):
                     f"{event.partition} was processed while {partition} was empty with "
                     f"{'an unknown lag' if lag is None else f'{lag} records on the broker'}"
                 )
-            elif deadline is None or event.attributes["clock"] < deadline:
+            elif deadline is None or clock < max(deadline, self._earliest(taken.get(partition))):
                 yield (
                     f"{event.partition} was processed before the task had waited "
                     f"{self._idle_ms} ms for {partition}"
                 )
+
+    def _earliest(self, taken: int | None) -> int:
+        """The earliest end of a wait for an input, whatever deadline the task reports.
+
+        The wait begins anew each time that the task has a record of the input.
+        """
+        return 0 if taken is None or self.history.of_kafka else taken + self._idle_ms
 
 
 class WaitsForWhatWasThere(_Inputs):

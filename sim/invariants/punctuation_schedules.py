@@ -1,4 +1,4 @@
-"""Punctuations keep their schedule: each interval has one of them at most (KIP-138)."""
+"""Punctuations keep their schedule: each interval that has passed has one of them (KIP-138)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from streamproof.sim.trace import Event
 
 __all__ = ["PunctuationsKeepTheirSchedule"]
 
-_Schedule = tuple[str, str, str, int]
-"""A thread, a task, a clock and an interval in milliseconds."""
+_STREAM_TIME = "stream time"
+
+_Owner = tuple[str, str]
+"""A thread and a task."""
+
+_Schedule = tuple[str, int]
+"""A clock, and an interval in milliseconds."""
 
 _Due = tuple[int, int]
 """When a punctuation is due next: after the first time, and at the second one at the latest."""
 
 
 class PunctuationsKeepTheirSchedule(Invariant):
-    """A punctuation is called at most once for each multiple of its interval that has passed.
+    """A punctuation is called once for the multiples of its interval that its clock has passed.
 
-    By stream time, the multiples begin at 0. By wall-clock time nobody knows where they begin, but
-    each punctuation tells more of it.
+    By stream time, the multiples begin at 0, and the call comes in the round that passes one: at
+    the latest, in the round before the second commit after that. By wall-clock time nobody knows
+    where the multiples begin, but each punctuation tells more of it.
     """
 
-    name = "each interval has one punctuation at most"
+    name = "each interval that has passed has one punctuation"
     requirement = "TASK-029"
     situation = "a punctuation was called again"
     # A task runs again without a new processor if it becomes a standby in between.
@@ -38,32 +44,68 @@ class PunctuationsKeepTheirSchedule(Invariant):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        self._due: dict[_Schedule, _Due] = {}
+        # By thread and task, its stream time and its punctuations; each with when it is due next.
+        self._times: dict[_Owner, int] = {}
+        self._due: dict[_Owner, dict[_Schedule, _Due]] = {}
+        # The tasks that were committed although one by stream time was due, and whether they have
+        # processed a record since then.
+        self._overdue: dict[_Owner, bool] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"task.state": self._begin, "task.punctuated": self._punctuate}
+        return {
+            "task.state": self._begin,
+            "task.processed": self._process,
+            "task.punctuated": self._punctuate,
+            "thread.committed": self._commit,
+        }
 
     def _begin(self, event: Event) -> Iterable[str]:
         # A task that begins to run schedules its punctuations anew.
-        for schedule in [each for each in self._due if each[:2] == (event.actor, event.task)]:
-            del self._due[schedule]
+        owner = event.actor, event.task
+        self._due.pop(owner, None)
+        self._times.pop(owner, None)
+        self._overdue.pop(owner, None)
+        return ()
+
+    def _process(self, event: Event) -> Iterable[str]:
+        owner = event.actor, event.task
+        if owner in self._times:
+            self._times[owner] = max(self._times[owner], event.attributes["timestamp"])
+            if owner in self._overdue:
+                self._overdue[owner] = True
         return ()
 
     def _punctuate(self, event: Event) -> Iterator[str]:
         more, time = event.attributes, event.attributes["timestamp"]
-        clock, interval_ms = more["clock"], more["interval_ms"]
-        schedule = event.actor, event.task, clock, interval_ms
-        due = self._due.get(schedule, (-1, 0) if clock == "stream time" else None)
-        self.tried |= schedule in self._due
+        owner, schedule = (event.actor, event.task), (more["clock"], more["interval_ms"])
+        clock, interval_ms = schedule
+        schedules = self._due.setdefault(owner, {})
+        due = schedules.get(schedule, (-1, 0) if clock == _STREAM_TIME else None)
+        self.tried |= schedule in schedules
+        if clock == _STREAM_TIME:
+            self._times[owner] = max(time, self._times.get(owner, time))
+            self._overdue.pop(owner, None)
         if due is not None and time <= due[0]:
-            self._due[schedule] = _next(None, time, interval_ms)
+            schedules[schedule] = _next(None, time, interval_ms)
             yield (
                 f"task {event.task} punctuates by {clock} at {time}, but is to do so every "
                 f"{interval_ms} ms, and not again before {due[0] + 1}"
             )
         else:
-            self._due[schedule] = _next(due, time, interval_ms)
+            schedules[schedule] = _next(due, time, interval_ms)
+
+    def _commit(self, event: Event) -> Iterator[str]:
+        for task in event.attributes["tasks"]:
+            owner = event.actor, task
+            for (clock, interval_ms), due in self._due.get(owner, {}).items():
+                if clock != _STREAM_TIME or self._times[owner] < due[1]:
+                    continue
+                if self._overdue.setdefault(owner, False):
+                    yield (
+                        f"task {task} is at stream time {self._times[owner]}, and does not "
+                        f"punctuate every {interval_ms} ms: it was to do so at {due[1]}"
+                    )
 
 
 def _next(due: _Due | None, time: int, interval_ms: int) -> _Due:

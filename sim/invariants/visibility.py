@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose
 from typing import ClassVar
@@ -18,6 +18,10 @@ __all__ = [
     "StandbyIsNotAhead",
     "UpdatingIsPaired",
 ]
+
+
+_STANDBY_PATIENCE_MS = 10_000
+"""How long a standby may take beyond a commit interval: it waits 5 s for a record, and asks."""
 
 
 class UpdatingIsPaired(Invariant):
@@ -198,6 +202,102 @@ class StandbyIsNotAhead(Invariant):
                 f"a standby of {event.task} has offset {event.offset} of {event.partition}, "
                 f"but the committed offset is {committed}"
             )
+
+
+class StandbyKeepsUp(Invariant):
+    """A standby that follows an input gets up to the committed offset, again and again.
+
+    It asks for that offset once in a commit interval, unless its updater restores active tasks.
+    """
+
+    name = "a standby keeps up with the committed offset of its input"
+    requirement = "STANDBY-003"
+    situation = "a world ended with a standby whose input was committed long before"
+    drawn_from: ClassVar = {"topologies": ["reused-table-join"], "plan": {"instances": [3]}}
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        self._patience_ms = 0
+        self._now = 0
+        # By updater and input that a standby follows, the next offset that it applies.
+        self._next: dict[tuple[str, str], int] = {}
+        # By input, its committed offsets; each with the time.
+        self._committed: dict[str, list[tuple[int, int]]] = {}
+        # By process, since when its updaters have had nothing but standbys.
+        self._since: dict[str, int] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        restarts = ("instance.started", "instance.went_on", "instance.resumed", "updater.started")
+        restores = ("restore.start", "restore.batch", "restore.end", "restore.suspended")
+        return {
+            **dict.fromkeys((*restarts, *restores), self._restart),
+            "application.started": self._configure,
+            "offsets.committed": self._commit,
+            "update.start": self._start,
+            "update.batch": self._apply,
+            "update.suspended": self._over,
+            "updater.failed": self._gone,
+            "updater.died": self._gone,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._gone,
+            "thread.died": self._gone,
+            "thread.stopped": self._gone,
+            "thread.metrics": self._look,
+        }
+
+    def _configure(self, event: Event) -> Iterable[str]:
+        self._patience_ms = event.attributes["commit_interval_ms"] + _STANDBY_PATIENCE_MS
+        return ()
+
+    def _restart(self, event: Event) -> Iterable[str]:
+        self._since[event.process] = event.time
+        return ()
+
+    def _commit(self, event: Event) -> Iterable[str]:
+        for partition, offset in event.attributes["offsets"].items():
+            self._committed.setdefault(partition, []).append((event.time, offset))
+        return ()
+
+    def _start(self, event: Event) -> Iterable[str]:
+        self._restart(event)
+        self._next[event.actor, event.partition] = event.attributes["start"]
+        return ()
+
+    def _apply(self, event: Event) -> Iterable[str]:
+        if event.attributes["is_input"]:
+            self._next[event.actor, event.partition] = event.offset + 1
+        return ()
+
+    def _over(self, event: Event) -> Iterable[str]:
+        self._next.pop((event.actor, event.partition), None)
+        return ()
+
+    def _gone(self, event: Event) -> Iterable[str]:
+        for at in [each for each in self._next if each[0].startswith(f"{event.process}/")]:
+            del self._next[at]
+        return ()
+
+    def _look(self, event: Event) -> Iterable[str]:
+        self._now = event.time
+        return ()
+
+    def at_end(self) -> Iterator[str]:
+        if self.history.of_kafka:
+            # A recording ends when its processes do, and not once they rest.
+            return
+        before = self._now - self._patience_ms
+        for (updater, partition), following in self._next.items():
+            offsets = [each for time, each in self._committed.get(partition, ()) if time < before]
+            if not offsets or self._since.get(updater.partition("/")[0], 0) >= before:
+                continue
+            self.tried = True
+            left = next(iter(self.history.visible(partition, following)), None)
+            if left is not None and left.offset < offsets[-1]:
+                yield (
+                    f"the standby of {updater} lacks {partition} from {left.offset} on, although "
+                    f"{offsets[-1]} is the committed offset"
+                )
 
 
 class PurgedWasCommitted(Invariant):

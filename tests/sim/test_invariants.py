@@ -654,6 +654,16 @@ def test_waiting_for_an_empty_input(idle_ms: int, known: list[int | None], messa
     assert all(message in each for each in messages)
 
 
+@pytest.mark.parametrize(("clock", "count"), [(509, 1), (510, 0)])
+def test_a_wait_begins_anew_after_each_record(clock: int, count: int) -> None:
+    """Whatever deadline the task reports: the input had a record at 10."""
+    begun = started(max_task_idle_ms=500)
+    taken = processed(1, partition="b-0", clock=10, others={"in-0": [5]})
+    late = processed(5, others={"b-0": [None, 0, 7]}, clock=clock)
+    assert len(found(WaitsForWhatIsThere, begun, taken, late)) == count
+    assert found(WaitsForWhatIsThere, begun, taken, state("RUNNING"), late) == []
+
+
 def burst(*timestamps: int, time: int = 0) -> list[Happens]:
     """Records of ``b-0`` that arrive at once, with these timestamps."""
     more = [appended(offset, partition="b-0")[1] for offset in range(len(timestamps))]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streamproof.sim.invariants import Invariant, Watch
+from streamproof.sim.invariants.append_order import AppendsKeepTheirOrder
 from streamproof.sim.invariants.commits import (
     AppliedRecordsAreCommitted,
     CommitsCarryEverything,
@@ -17,7 +18,9 @@ from streamproof.sim.invariants.global_stores import GlobalStoresEqualTheirTopic
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.punctuated_writes import PunctuatedWritesHaveTheirTime
 from streamproof.sim.invariants.punctuation_schedules import PunctuationsKeepTheirSchedule
+from streamproof.sim.invariants.restoring_tasks import RestoringTasksAreClosedCleanly
 from streamproof.sim.invariants.state_directories import NothingIsCleanedWhileRestoring
+from streamproof.sim.invariants.visibility import StandbyKeepsUp
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
 from streamproof.sim.trace import Event
 
@@ -285,6 +288,114 @@ def test_a_task_that_runs_again_begins_its_intervals_anew() -> None:
     other = punctuates_every(11, "wall-clock time", 103)
     assert found(PunctuationsKeepTheirSchedule, *once, *once) == ([], False)
     assert found(PunctuationsKeepTheirSchedule, *once, *other[1:]) == ([], False)
+
+
+def commits_again(time: int) -> Happens:
+    """The thread commits the task."""
+    return time, "thread.committed", {"tasks": ["0_0"], "offsets": {}}
+
+
+def processes_at(timestamp: int) -> Happens:
+    """A record with this timestamp is processed."""
+    time, kind, more = processes(0)
+    return time, kind, {**more, "timestamp": timestamp}
+
+
+@pytest.mark.parametrize(
+    ("after", "count"),
+    [
+        ([processes_at(11), commits_again(1), processes_at(11), commits_again(2)], 1),
+        # Stream time has not passed a multiple, or a single commit came before the call.
+        ([processes_at(9), commits_again(1), processes_at(9), commits_again(2)], 0),
+        ([processes_at(11), commits_again(1), commits_again(2)], 0),
+        (
+            [
+                *(processes_at(11), commits_again(1)),
+                *punctuates_every(10, "stream time", 11)[1:],
+                *(processes_at(11), commits_again(2)),
+            ],
+            0,
+        ),
+    ],
+)
+def test_a_multiple_that_has_passed_leads_to_a_punctuation(
+    after: list[Happens], count: int
+) -> None:
+    """In the round that passes it, which ends before the second commit."""
+    events = [*punctuates_every(10, "stream time", 3), *after]
+    assert len(found(PunctuationsKeepTheirSchedule, *events)[0]) == count
+
+
+# Tasks that are taken away, and standbys.
+
+
+@pytest.mark.parametrize(
+    ("before", "trouble", "closed_at", "count"),
+    [
+        ("RESTORING", "thread.lost", 100, 1),
+        ("RUNNING", "thread.lost", 100, 0),
+        ("RESTORING", "disk.full", 100, 0),
+        ("RESTORING", "updater.failed", 100, 0),
+        # A commit may have got no answer.
+        ("RESTORING", "thread.lost", 2_000, 0),
+    ],
+)
+def test_a_restoring_task_is_closed_cleanly(
+    before: str, trouble: str, closed_at: int, count: int
+) -> None:
+    """Unless something has gone wrong since its thread got its last assignment."""
+    actor = "a" if trouble.startswith("disk") else THREAD
+    events: list[Happens] = [
+        (10, "thread.assigned", {"active": [], "standby": []}),
+        (20, trouble, {"actor": actor, "reason": ""}),
+        (30, "task.state", {"task": "0_0", "before": before, "after": "SUSPENDED"}),
+    ]
+    for closing, broken in (("DIRTY", count), ("CLEAN", 0)):
+        closed = closed_at, "task.closed", {"task": "0_0", "closing": closing}
+        assert len(found(RestoringTasksAreClosedCleanly, *events, closed)[0]) == broken
+        # The commit of another task may have failed, unless it is told.
+        running = runs("0_1"), *events, closed
+        assert found(RestoringTasksAreClosedCleanly, *running)[0] == []
+        told = runs("0_1"), *events, (40, "thread.committed", {"tasks": [], "offsets": {}}), closed
+        assert len(found(RestoringTasksAreClosedCleanly, *told)[0]) == broken
+
+
+@pytest.mark.parametrize(
+    ("committed_at", "applied", "restored_at", "count"),
+    [(0, 0, 0, 1), (0, 1, 0, 0), (15_000, 0, 0, 0), (0, 0, 15_000, 0)],
+)
+def test_a_standby_keeps_up_with_its_input(
+    committed_at: int, applied: int, restored_at: int, count: int
+) -> None:
+    """It gets what was committed long before, unless its updater has just restored a task."""
+    row = {"actor": "brokers", "partition": "in-0", "key": b"k", "value": b"v"}
+    more = {"timestamp": 0, "producer": -1, "transactional": False}
+    updater = {"actor": "a/updater-0", "task": "0_0", "partition": "in-0"}
+    events: list[Happens] = [
+        (0, "application.started", {"commit_interval_ms": 100}),
+        *((0, "log.appended", {**row, **more, "offset": offset}) for offset in range(2)),
+        (0, "update.start", {**updater, "start": 0}),
+        (1, "update.batch", {**updater, "offset": applied, "is_input": True, "records": 1}),
+        (committed_at, "offsets.committed", {"offsets": {"in-0": 2}}),
+        (restored_at, "restore.end", {**updater, "partition": "log-0", "total": 1}),
+        (20_000, "thread.metrics", {}),
+    ]
+    watch = Watch([StandbyKeepsUp], exactly_once=False)
+    for number, (time, kind, given) in enumerate(events):
+        about = {name: given.get(name, "") for name in ("actor", "task", "partition")}
+        watch(
+            Event(
+                number, time, kind=kind, offset=given.get("offset", -1), attributes=given, **about
+            )
+        )
+    assert len(watch.end()) == count
+
+
+def test_a_batch_that_overtook_another_one_ends_nothing() -> None:
+    """It is sent again; other errors of a producer may end it."""
+    for reason, count in (("OutOfOrderSequenceError", 1), ("ProducerFencedError", 0)):
+        lost = 0, "thread.lost", {"reason": reason}
+        assert len(found(AppendsKeepTheirOrder, lost)[0]) == count
 
 
 def wrote(value: bytes) -> Happens:
