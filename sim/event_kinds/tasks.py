@@ -287,7 +287,7 @@ TASK_KINDS = (
         actor="thread",
         about="task",
         attributes={
-            "clock": Attribute(str, "`STREAM_TIME` or `WALL_CLOCK_TIME`"),
+            "clock": Attribute(str, "`stream time` or `wall-clock time`"),
             "timestamp": Attribute(int, "the time that was passed to it, in milliseconds"),
             "interval_ms": Attribute(int, "the interval that it was scheduled with"),
         },

@@ -68,8 +68,8 @@ def test_punctuations_are_recorded_with_their_intervals() -> None:
 
     assert judged.surprises == list(judged.played.violations) == []
     assert {(each["clock"], each["interval_ms"]) for each in seen} <= {
-        ("STREAM_TIME", 500),
-        ("WALL_CLOCK_TIME", 3000),
+        ("stream time", 500),
+        ("wall-clock time", 3000),
     }
     assert seen
 

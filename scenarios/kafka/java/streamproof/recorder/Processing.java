@@ -104,8 +104,9 @@ final class Processing {
   }
 
   static void punctuated(Seen call) {
+    boolean isStreamTime = call.argument(2).toString().equals("STREAM_TIME");
     Events.emit(line(call.self(), "task.punctuated")
-        .with("clock", call.argument(2).toString())
+        .with("clock", isStreamTime ? "stream time" : "wall-clock time")
         .with("timestamp", call.argument(1))
         .with("interval_ms", INTERVALS.get(call.argument(3))));
   }
