@@ -396,6 +396,8 @@ def test_a_batch_that_overtook_another_one_ends_nothing() -> None:
     for reason, count in (("OutOfOrderSequenceError", 1), ("ProducerFencedError", 0)):
         lost = 0, "thread.lost", {"reason": reason}
         assert len(found(AppendsKeepTheirOrder, lost)[0]) == count
+        unheard = 0, "network.reply_lost", {"actor": "a", "what": "produce"}
+        assert found(AppendsKeepTheirOrder, unheard, lost)[0] == []
 
 
 def wrote(value: bytes) -> Happens:
