@@ -335,6 +335,9 @@ class PreparedStoresAreBuilt(Formats):
                 continue
             built = self._built.get((process, partition), -1)
             self.tried |= store.task in self._standbys.get(store.thread, ())
+            if self.history.forgotten.starts.get(partition, 0) > store.offset:
+                # Retention has deleted what is not built yet.
+                continue
             if said[partition] < store.offset or built < store.offset:
                 yield (
                     f"{process} says that it is prepared, but has built {partition} only up to "

@@ -20,6 +20,7 @@ from streamproof.sim.invariants.punctuated_writes import PunctuatedWritesHaveThe
 from streamproof.sim.invariants.punctuation_schedules import PunctuationsKeepTheirSchedule
 from streamproof.sim.invariants.restoring_tasks import RestoringTasksAreClosedCleanly
 from streamproof.sim.invariants.state_directories import NothingIsCleanedWhileRestoring
+from streamproof.sim.invariants.store_formats import PreparedStoresAreBuilt
 from streamproof.sim.invariants.visibility import StandbyKeepsUp
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
 from streamproof.sim.trace import Event
@@ -446,3 +447,17 @@ def test_an_updater_at_work_commits_what_it_has_applied(kind: str) -> None:
     rare = applied(*range(0, 60_000, 10_000), kind=kind)
     assert found(AppliedRecordsAreCommitted, begins, *rare) == ([], False)
     assert found(AppliedRecordsAreCommitted, begins, *batches, of_kafka=True) == ([], False)
+
+
+@pytest.mark.parametrize(("start", "count"), [(0, 1), (58, 1), (59, 0)])
+def test_what_retention_has_deleted_need_not_be_built(start: int, count: int) -> None:
+    """The newer format lacks nothing then that its changelog still has."""
+    log = {"partition": "log-0", "task": "0_0"}
+    opened = {**log, "offset": 58, "store": "windows", "persistent": True, "place": "windows"}
+    events = [
+        (0, "store.opened", {**opened, "wipe": False, "segmented": False}),
+        (1, "store.rebuilt", {**log, "actor": "a", "offset": 39, "prepared": False}),
+        (2, "log.deleted", {"partition": "log-0", "offset": start, "reason": "retention"}),
+        (3, "instance.prepared", {"stores": {"log-0": 39}}),
+    ]
+    assert len(found(PreparedStoresAreBuilt, *events)[0]) == count
