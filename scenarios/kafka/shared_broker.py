@@ -114,7 +114,6 @@ class SharedBroker:
     Args:
         release: the release of the broker and of all instances.
         place: where directories for processes are made; by default, among the temporary files.
-
         existing: the address of a cluster that is there already, instead of a broker.
 
     Raises:
