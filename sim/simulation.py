@@ -42,6 +42,10 @@ twice the sum of a lost request, an expired session and an abandoned transaction
 _LAST_REBALANCE_MS = 10_000
 """How long a rebalance may take that goes on when the time is up, in virtual milliseconds."""
 
+_MOST_EVENTS = 100_000, 1_000, 300
+"""How many events may follow the last fault: in all, and more for each task and for each input
+record. A thread that begins anew for ever makes millions, and tells nothing more with them."""
+
 MakeDisk = Callable[[World, str], InstanceDisk]
 """Makes the disk of an instance, by its name."""
 
@@ -186,6 +190,8 @@ class _Swarm:
         )
         # The time since which input, faults and upgrade have ended; 0 before.
         self._since = 0
+        # The number of events at which the time is up all the same; 0 as long as faults may come.
+        self._last_event = 0
         # The time since which all input is processed and committed; 0 while some is not.
         self._rested = 0
 
@@ -213,8 +219,11 @@ class _Swarm:
     def is_over(self) -> bool:
         """Whether the world has come to rest, or its time is up."""
         now = self._world.now
-        ended = (self._nemesis.healed, self._workload.ended, self._upgrade.done)
-        if not all(each.triggered for each in ended):
+        if not (self._nemesis.healed.triggered and self._upgrade.done.triggered):
+            return False
+        if self._makes_too_many_events():
+            return True
+        if not self._workload.ended.triggered:
             return False
         self._since = self._since or now
         if now >= self._since + LIVENESS_MS:
@@ -226,6 +235,14 @@ class _Swarm:
         # wait until the members have joined the last one.
         settled_at = self._rested + TOPOLOGIES[self._plan.topology].settle_ms
         return self._rested > 0 and now >= settled_at and self._all_follow_the_group()
+
+    def _makes_too_many_events(self) -> bool:
+        count = self._world.trace.count
+        if not self._last_event:
+            in_all, for_task, for_record = _MOST_EVENTS
+            tasks, records = len(self._application.tasks), self._plan.workload.records
+            self._last_event = count + in_all + for_task * tasks + for_record * records
+        return count > self._last_event
 
     def read_metrics(self) -> None:
         """Read the metrics of all processes that can answer, if it is time for that."""

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamproof.errors import UsageError
+from streamproof.sim import simulation
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.exploration import explore, search
@@ -128,6 +129,16 @@ def test_the_order_of_hashes_decides_nothing() -> None:
     }
     assert len(digests) == 1
     assert digests.pop().split() == [run(Choices.seeded(seed)).digest for seed in range(3)]
+
+
+def test_a_world_that_makes_too_many_events_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that begins anew for ever would make millions of them."""
+    seeds = range(5)
+    whole = [run(Choices.seeded(seed)).events for seed in seeds]
+    monkeypatch.setattr(simulation, "_MOST_EVENTS", (0, 0, 0))
+    short = [run(Choices.seeded(seed)).events for seed in seeds]
+    assert all(fewer <= more for fewer, more in zip(short, whole, strict=True))
+    assert short != whole
 
 
 def test_the_time_is_not_up_in_the_midst_of_a_rebalance() -> None:
