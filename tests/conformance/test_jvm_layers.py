@@ -18,6 +18,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
+from streamproof.stores.checkpoint import OFFSET_UNKNOWN
 from streamproof.stores.errors import (
     InvalidStateStoreError,
     NullArgumentError,
@@ -87,6 +88,16 @@ def test_a_task_of_an_old_release_distrusts_files_without_offsets(
     assert not (checkpoint / ".checkpoint").exists()
     with pytest.raises(TaskCorruptedError):
         opened(EXACTLY_ONCE)
+
+
+@pytest.mark.parametrize("subject", [f"kafka:rocksdb:task@{OLD}", "kafka:rocksdb:task"])
+def test_a_task_that_knows_no_offset_commits_none(opened: Opener, subject: str) -> None:
+    """It does not take the number for an unknown offset for an offset."""
+    store = opened(subject=subject)
+    store.commit({CHANGELOG: OFFSET_UNKNOWN})
+    assert store.committed_offset(CHANGELOG) is None
+    store.commit({CHANGELOG: 3})
+    assert store.committed_offset(CHANGELOG) == 3
 
 
 def test_what_no_task_does_is_refused(opened: Opener) -> None:

@@ -1,6 +1,7 @@
 package org.apache.kafka.streams.processor.internals;
 
 import java.io.IOException;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -11,6 +12,7 @@ import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.state.internals.OffsetCheckpoint;
 import org.apache.kafka.streams.state.internals.ThreadCache;
 import org.slf4j.Logger;
 import streamproof.host.Layer;
@@ -95,7 +97,10 @@ public final class OneStoreTask implements Layer {
   public void commit(Map<TopicPartition, Long> written) {
     requireOpen();
     requireOffset(written);
-    manager.updateChangelogOffsets(written);
+    // A task that knows no offset leaves it open, and so commits none (KIP-1035).
+    Map<TopicPartition, Long> known = new HashMap<>(written);
+    known.values().removeIf(offset -> offset == OffsetCheckpoint.OFFSET_UNKNOWN);
+    manager.updateChangelogOffsets(known);
     if (isRestoring) {
       // The state updater saves what it has restored whenever it ends or gives up a task.
       offsets.save(true);
