@@ -26,8 +26,9 @@ from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.disk_room import memory_with_room, why_no_room
 from streamproof.conformance.owned_directories import WORK, delete_abandoned, own_directory
-from streamproof.conformance.patience import Patience, session
+from streamproof.conformance.patience import Patience
 from streamproof.conformance.power.syscall_recorder import preload_environment
+from streamproof.conformance.process_resources import session
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay

@@ -7,13 +7,10 @@ reason does not hang, and the store is not to blame.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from streamproof.conformance.process_resources import all_processes
-
-__all__ = ["Patience", "processor_waits", "session"]
+__all__ = ["Patience", "processor_waits"]
 
 
 def processor_waits(processes: Iterable[int]) -> dict[int, float]:
@@ -27,16 +24,6 @@ def processor_waits(processes: Iterable[int]) -> dict[int, float]:
             # The thread may have ended.
             with contextlib.suppress(OSError, ValueError, IndexError):
                 found[int(file.parent.name)] = int(file.read_text().split()[1]) / 1e9
-    return found
-
-
-def session(leader: int) -> list[int]:
-    """The processes of a session."""
-    found = []
-    for each in all_processes():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.getsid(each) == leader:
-                found.append(each)
     return found
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 __all__ = [
     "FileWatch",
-    "all_processes",
     "children",
     "count_handles",
     "count_threads",
     "families",
     "members",
     "open_files",
+    "session",
 ]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -73,7 +73,7 @@ def count_threads(processes: Iterable[int | None] = (None,)) -> int:
 def children(of: Iterable[int] | None = None) -> list[int]:
     """The processes that some processes have started and not waited for; by default this one."""
     parents = {os.getpid()} if of is None else {*of}
-    return [pid for pid, parent, _ in _processes() if parent in parents]
+    return [pid for pid, parent, *_ in _processes() if parent in parents]
 
 
 def families(of: Iterable[int]) -> list[int]:
@@ -88,23 +88,24 @@ def families(of: Iterable[int]) -> list[int]:
 
 def members(group: int) -> list[int]:
     """The processes of a process group."""
-    return [pid for pid, _, its_group in _processes() if its_group == group]
+    return [pid for pid, _, its_group, _ in _processes() if its_group == group]
 
 
-def all_processes() -> list[int]:
-    """All processes of the machine that this one may see."""
-    return [pid for pid, _, _ in _processes()]
+def session(leader: int) -> list[int]:
+    """The processes of a session."""
+    return [pid for pid, _, _, its_session in _processes() if its_session == leader]
 
 
-def _processes() -> list[tuple[int, int, int]]:
-    """All processes: their ids, parents and process groups."""
+def _processes() -> list[tuple[int, int, int, int]]:
+    """All processes: their ids, parents, process groups and sessions."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name of a program may contain spaces and brackets. The parent is the second field
-            # after the last bracket, and the group is the third.
-            _, parent, group, *_ = path.read_text().rpartition(")")[2].split()
-            found.append((int(path.parent.name), int(parent), int(group)))
+            # after the last bracket, the group is the third, and the session is the fourth.
+            _, *numbers = path.read_text().rpartition(")")[2].split()[:4]
+            parent, group, its_session = map(int, numbers)
+            found.append((int(path.parent.name), parent, group, its_session))
     return sorted(found)
 
 
