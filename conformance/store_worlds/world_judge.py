@@ -157,8 +157,10 @@ class _AtTheNextClose(_AtTheNextFlush):
 
     def _closed(self, event: Event) -> Iterator[str]:
         yield from super()._closed(event)
-        place = self._place(event)
-        self._durable.setdefault(place, {}).update(self._committed_to.get(place, {}))
+        # A disk that is full when a store is closed makes the close of its task a dirty one.
+        if event.attributes["closing"] == "CLEAN":
+            place = self._place(event)
+            self._durable.setdefault(place, {}).update(self._committed_to.get(place, {}))
 
 
 _DURABLE: dict[Durability, type[DurableOffsetComesBack]] = {

@@ -94,7 +94,8 @@ class _ClosedTasks(Invariant):
         }
 
     def _started(self, event: Event) -> Iterator[str]:
-        self._releases[event.actor] = [event.attributes[each] for each in _OF_A_RELEASE]
+        release = [event.attributes[each] for each in _OF_A_RELEASE]
+        self._releases[event.actor] = release
         self._reported -= set(_of_process(self._closed, event.actor))
         prefix = f"{event.actor}/"
         self._missing = {
@@ -102,6 +103,9 @@ class _ClosedTasks(Invariant):
         }
         for here in _of_process(self._closed, event.actor):
             self._closed[here].is_older = True
+            # Another release may take the offsets over, and leave none for a return.
+            if self._closed[here].release != release:
+                del self._closed[here]
         yield from ()
 
     def _opened(self, event: Event) -> Iterator[str]:
@@ -169,10 +173,9 @@ class _ClosedTasks(Invariant):
     def _subscribed(self, event: Event) -> Iterator[str]:
         if event.attributes["used"] < OFFSET_SUM_VERSION:
             return
-        release = self._releases.get(event.process, [])
         for here in _of_process(self._closed, event.process):
             closed = self._closed[here]
-            if closed.release == release and self._is_meant(closed, event):
+            if self._is_meant(closed, event):
                 self.tried |= self._is_telling(closed, event)
                 yield from self._compare(event, here[1], closed.total)
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 from command_lines import CommandLine
+from hand_made_events import made
 
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
@@ -32,6 +33,7 @@ from streamproof.conformance.store_worlds.store_world import (
     values_of,
     world_of,
 )
+from streamproof.conformance.store_worlds.world_judge import invariants_for
 from streamproof.conformance.store_worlds.world_trial import simulate, try_world
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.errors import UsageError
@@ -39,6 +41,7 @@ from streamproof.scenarios.plan_shrinking import plainest, with_smaller_numbers
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Invariant
 from streamproof.sim.invariants.invariant import Observer
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.world_plan import WORLD_VERSION
 from streamproof.stores.api import StateStore, StateStoreContext, TopicPartition
@@ -245,6 +248,23 @@ def test_what_is_durable_from_a_clean_close_on(
         assert outcome.suite_error == ""
         found |= {each.requirement for each in outcome.findings}
     assert found == broken
+
+
+@pytest.mark.parametrize(("closing", "breaches"), [("CLEAN", 1), ("DIRTY", 0)])
+def test_only_a_clean_close_makes_durable(closing: str, breaches: int) -> None:
+    """A close that the full disk refuses is a dirty one, and an older offset may come back."""
+    claims = Capabilities(durability="close")
+    asked = invariants_for(claims, "at-least-once", "kips", transactional=False)
+    (kept,) = [each for each in asked if each.requirement == "PROTOCOL-006"]
+    invariant = kept(LogHistory(exactly_once=False))
+    place = {"task": "0_0", "partition": "counts-changelog-0"}
+    events = [
+        made(0, "instance-0/thread-0", "store.committed", **place, offset=25),
+        made(1, "instance-0/thread-0", "task.closed", task="0_0", closing=closing),
+        made(2, "instance-0/thread-0", "store.opened", **place, offset=2),
+    ]
+    found = [each for event in events for each in invariant.observers[event.kind](event)]
+    assert len(found) == breaches
 
 
 def test_worlds_fit_the_store() -> None:

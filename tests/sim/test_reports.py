@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 import pytest
+from hand_made_events import made
 
 from streamproof.sim import state_directory, stream_thread
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.lag import LATEST_OFFSET
 from streamproof.sim.decisions.recovery import Closing
 from streamproof.sim.invariants import INVARIANTS
+from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.invariants.reports import WhatIsOnTheDiskIsReported
 from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks import partition_assignor
 from streamproof.sim.tasks.partition_assignor import PartitionAssignor
 from streamproof.sim.tasks.stream_task import StreamTask
+from streamproof.sim.trace import Event
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -154,3 +158,34 @@ def test_a_wrong_report_is_found(
 def test_right_reports_pass(requirement: str) -> None:
     """In the same worlds."""
     assert list(found(requirement, range(30))) == []
+
+
+def judged(events: Iterable[Event]) -> list[str]:
+    """The breaches of ASSIGN-012 in events."""
+    invariant = WhatIsOnTheDiskIsReported(LogHistory(exactly_once=True))
+    see = invariant.observers
+    return [breach for each in events if each.kind in see for breach in see[each.kind](each)]
+
+
+def test_nobody_reports_what_another_release_has_taken_over() -> None:
+    """The disk is full once release 4.3 has taken the offsets over, and release 4.2 finds none."""
+    place = {"task": "0_0", "partition": "counts-changelog-0"}
+    before = [
+        made(0, "instance-0", "instance.started", release="4.2"),
+        made(1, "instance-0/thread-0", "store.opened", **place, persistent=True),
+        made(2, "instance-0/thread-0", "store.committed", **place, offset=19),
+        made(3, "instance-0/thread-0", "task.closed", task="0_0", closing="CLEAN"),
+        made(4, "instance-0", "instance.stopped"),
+    ]
+    other = [
+        made(5, "instance-0", "instance.started", release="4.3"),
+        made(6, "instance-0", "instance.crashed"),
+    ]
+    after = [
+        made(7, "instance-0", "instance.started", release="4.2"),
+        made(8, "instance-0/thread-0", "thread.subscribed", used=11),
+    ]
+    assert judged([*before, *other, *after]) == []
+    assert judged([*before, *after]) == [
+        "instance-0/thread-0 does not report task 0_0, whose stores have 20"
+    ]
