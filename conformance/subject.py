@@ -28,6 +28,7 @@ from streamproof.conformance.as_key_value import rows_of
 from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.results import SubjectInfo
 from streamproof.errors import UsageError
+from streamproof.near_names import near_names
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.host.client import HostFactory
@@ -303,10 +304,11 @@ def _resolve(name: str) -> tuple[ModuleType | None, Callable[[], Any]]:
         target = BUILTIN[name].factory
     module_name, colon, attribute = target.rpartition(":")
     if not colon or not module_name or not attribute:
-        known = ", ".join(builtin_names())
+        near = near_names(name, [*builtin_names(), RUNTIME])
+        hint = f"Did you mean {near}? " if near else ""
         raise UsageError(
-            f"Subject {name!r} is neither module:factory nor path.py:factory nor cmd:command nor "
-            f"one of: {known}, {RUNTIME}."
+            f"There is no subject {name!r}. {hint}`streamproof subjects` lists all. Name a store "
+            "of yours as module:factory, path.py:factory, java:class or cmd:command."
         )
     module = _import(name, module_name)
     found: Any = module

@@ -5,7 +5,6 @@ An error names the file, the line and the key, and lists the allowed keys or val
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import re
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from streamproof.errors import StreamproofError, UsageError
+from streamproof.near_names import near_names
 from streamproof.scenarios.scenario import Scenario, ScenarioFile, Setup, Variant, schema
 from streamproof.scenarios.scenario_validation import Problem, problems_of
 from streamproof.sim.application import StreamsConfig
@@ -55,8 +55,8 @@ def find(name: str) -> Path:
     path = Path(name)
     if path.suffix == ".toml" or path.exists():
         return path
-    near = difflib.get_close_matches(name, known, 3, 0.5)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`streamproof scenarios` lists them."
+    near = near_names(name, known)
+    hint = f"Did you mean {near}?" if near else "`streamproof scenarios` lists them."
     raise UsageError(f"There is no scenario {name!r}, and no file of that name. {hint}")
 
 
@@ -142,8 +142,8 @@ class _Source:
         if not unknown:
             self.fail(Problem(keys, f"is wrong: {text[0].lower()}{text[1:]}"))
         known = sorted(_known_keys(keys))
-        near = difflib.get_close_matches(unknown[1], known, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}"
+        near = near_names(unknown[1], known, most=1)
+        hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}"
         self.fail(Problem((*keys, unknown[1]), f"is no key of a scenario; {hint}"))
 
 
@@ -288,8 +288,8 @@ def _section_of(key: str, where: str) -> tuple[str, str]:
             return each, name
     known = [f"{each}.{name}" for each in SECTIONS for name in _known_keys((each,))]
     bare = [each.partition(".")[2] for each in known]
-    near = difflib.get_close_matches(key, [*known, *bare], 3, 0.5)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
+    near = near_names(key, [*known, *bare])
+    hint = f"Did you mean {near}?" if near else f"There are: {', '.join(known)}."
     raise UsageError(f"{where}: there is no setting {key!r}. {hint}")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
+from streamproof.near_names import near_names
 from streamproof.scenarios.choice_codec import decode
 from streamproof.scenarios.scenario import (
     AnyAction,
@@ -73,9 +73,9 @@ def _one_of(
     """A problem if a name is unknown."""
     if name in known:
         return
-    near = difflib.get_close_matches(name, known, 3, 0.5)
+    near = near_names(name, known)
     listed = ", ".join(sorted(known)) or "nothing"
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {listed}"
+    hint = f"did you mean {near}?" if near else f"there are: {listed}"
     yield Problem(keys, f"is {name!r}, which is no known {what}; {hint}")
 
 

@@ -112,6 +112,12 @@ DEFECTS: dict[str, Defect] = {
         EOS,
         settings={"transaction_version": 2},
     ),
+    "sends-outside-the-transaction": Defect(
+        "The records of an application are in no transaction, so readers see them before a commit.",
+        "EOS-010",
+        "KIP-98, KIP-129",
+        EOS,
+    ),
     "ignores-sequence-numbers": Defect(
         "A partition takes each batch that comes, in whatever order, and however often.",
         "ALOS-003",

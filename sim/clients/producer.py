@@ -172,6 +172,7 @@ class Producer:
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence + 1
         self.in_transaction = bool(self._transactional_id)
+        is_outside = self._world.defect("sends-outside-the-transaction")
         self._buffered.setdefault(partition, []).append(
             {
                 "key": key,
@@ -180,7 +181,7 @@ class Producer:
                 "producer": identity.producer,
                 "epoch": identity.epoch,
                 "sequence": sequence,
-                "transactional": self.in_transaction,
+                "transactional": self.in_transaction and not is_outside,
             }
         )
         self._unconfirmed += 1

@@ -83,6 +83,7 @@ from streamproof.sim.invariants.metadata_versions import (
 )
 from streamproof.sim.invariants.open_transactions import (
     EachTransactionHasItsEpoch,
+    EveryWriteIsInATransaction,
     NoRecordHangs,
 )
 from streamproof.sim.invariants.ordering import (
@@ -260,6 +261,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     NothingIsCleanedWhileRestoring,
     GlobalStoresEqualTheirTopics,
     GlobalStoresStartOver,
+    EveryWriteIsInATransaction,
     NoRecordHangs,
     EachTransactionHasItsEpoch,
     OnlyRefusedRecordsAreDropped,

@@ -1,4 +1,4 @@
-"""Transactions and their records: none hangs, and each has an epoch of its own (KIP-890)."""
+"""Transactions and their records: each write is in one, none hangs, and each has its own epoch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,52 @@ from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.trace import Event
 
-__all__ = ["EachTransactionHasItsEpoch", "NoRecordHangs"]
+__all__ = ["EachTransactionHasItsEpoch", "EveryWriteIsInATransaction", "NoRecordHangs"]
+
+
+class EveryWriteIsInATransaction(Invariant):
+    """Under exactly-once, an application writes nothing that readers see before it commits.
+
+    The logs of a run in which everything commits end as they should either way. So no comparison
+    with a run without faults shows a write outside of the transaction.
+    """
+
+    name = "what an exactly-once application writes is in a transaction"
+    requirement = "EOS-010"
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # What only the application writes, of what has no name of Kafka's for a repartition topic.
+        self._topics: set[str] = set()
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        if not self.history.exactly_once:
+            return {}
+        return {"application.started": self._start, "log.appended": self._appended}
+
+    def _start(self, event: Event) -> Iterable[str]:
+        family = TOPOLOGIES.get(event.actor)
+        self._topics = set(family.topology(1).outputs) if family else set()
+        for changelogs in event.attributes["changelogs"].values():
+            self._topics.update(map(_topic, changelogs))
+        self._topics.difference_update(map(_topic, event.attributes["sources"]))
+        return ()
+
+    def _appended(self, event: Event) -> Iterable[str]:
+        if event.attributes["transactional"]:
+            return ()
+        topic = _topic(event.partition)
+        if topic not in self._topics and not topic.endswith("-repartition"):
+            return ()
+        return [f"the record at {event.offset} of {event.partition} is in no transaction"]
+
+
+def _topic(partition: str) -> str:
+    return partition.rpartition("-")[0]
 
 
 class NoRecordHangs(Invariant):

@@ -31,7 +31,7 @@ def plan_of(tmp_path: Path, text: str) -> Path:
 WRONG = [
     ("", "the plan is empty. Add a"),
     ("a = = 1", "this is not TOML"),
-    ("simulation = 1", "`simulation` is no key of a plan; did you mean `simulate`?"),
+    ("simulation = 1", "`simulation` is no key of a plan; did you mean simulate?"),
     ("[[simulate]]", "`simulate[0]` is wrong: object missing required field `seeds`"),
     ("[[simulate]]\nseeds = [0, 1]\ndefect = 1", "`simulate[0].defect` is no key of a plan"),
     (
@@ -52,7 +52,7 @@ WRONG = [
     ("[[scenarios]]\nnames = ['x']", "`scenarios[0]`: There is no scenario 'x'"),
     ("[[scenarios]]\nvariants = ['x']", "`scenarios[0]`: no scenario has the variant 'x'"),
     ("[[verify]]\nsubjects = []", "`verify[0].subjects` is wrong"),
-    ("[[verify]]\nsubjects = ['x']", "`verify[0]`: Subject 'x' is neither"),
+    ("[[verify]]\nsubjects = ['x']", "`verify[0]`: There is no subject 'x'."),
     ("[[verify]]\nsubjects = ['in-memory']\nonly = ['X']", "There is no requirement or area 'X'"),
     (
         """

@@ -67,9 +67,10 @@ PROCESS = """      counts.put(record.key(), next);
 
 COUNTED = "byte[] next = record.value() == null ? null : Texts.more(counts.get(record.key()));"
 
-# By mistake, what of the topology is written otherwise.
+# By mistake, what of the topology is written otherwise, and the broken promise.
 IN_JAVA = {
     "an output outside the transaction": (
+        "EOS-010",
         PROCESS,
         """      var config = new java.util.HashMap<String, Object>();
       config.put("bootstrap.servers", context.appConfigs().get("bootstrap.servers"));
@@ -84,11 +85,13 @@ IN_JAVA = {
 """,
     ),
     "state outside of the store": (
+        "EOS-003",
         COUNTED,
         """byte[] next = Texts.more(MEMORY.get(new String(record.key())));
       MEMORY.put(new String(record.key()), next);""",
     ),
     "a timestamp of the wall clock": (
+        "EOS-003",
         PROCESS,
         """      counts.put(record.key(), next);
       context.forward(
@@ -148,10 +151,10 @@ def test_the_topology_without_a_mistake_keeps_every_promise(
 def test_a_mistake_in_java_is_found(
     mistake: str, broker: SharedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each output has the value and the timestamp of a run without faults, once (EOS-003)."""
+    """Each output is in a transaction, with the value and timestamp of a run without faults."""
     given = builds._sources
     sources = given("application")
-    right, wrong = IN_JAVA[mistake]
+    requirement, right, wrong = IN_JAVA[mistake]
     assert sources[TOPOLOGY].count(right) == 1
     text = sources[TOPOLOGY].replace(right, wrong)
     head = "private KeyValueStore<byte[], byte[]> counts;\n"
@@ -162,7 +165,7 @@ def test_a_mistake_in_java_is_found(
     run = play(broker, tmp_path)
 
     assert run.wrong == []
-    assert "EOS-003" in broken(run)
+    assert requirement in broken(run)
 
 
 class Seen:
@@ -225,6 +228,10 @@ def append(seen: Seen, partition: str, number: int = -1) -> dict[str, Any]:
 
 def output_of_the_aborted_transaction_outside(seen: Seen) -> None:
     seen.of(append(seen, "out-0", 1))["transactional"] = False
+
+
+def output_of_the_last_transaction_outside(seen: Seen) -> None:
+    seen.of(append(seen, "out-0"))["transactional"] = False
 
 
 def changelog_of_the_aborted_transaction_outside(seen: Seen) -> None:
@@ -296,7 +303,8 @@ def task_that_never_runs(seen: Seen) -> None:
 
 
 MISTAKES: dict[Callable[[Seen], None], dict[str, str]] = {
-    output_of_the_aborted_transaction_outside: {"exactly-once": "EOS-003"},
+    output_of_the_aborted_transaction_outside: {"exactly-once": "EOS-010"},
+    output_of_the_last_transaction_outside: {"exactly-once": "EOS-010"},
     changelog_of_the_aborted_transaction_outside: {"exactly-once": "TASK-001"},
     store_written_after_the_commit: {"exactly-once": "EOS-003", "at-least-once": "ALOS-001"},
     output_after_the_commit: {"exactly-once": "EOS-003"},

@@ -33,6 +33,7 @@ from streamproof.sim.invariants.metadata_versions import (
     EmptyAnswerIsForTheTooNew,
     VersionIsThatOfTheRelease,
 )
+from streamproof.sim.invariants.open_transactions import EveryWriteIsInATransaction
 from streamproof.sim.invariants.ordering import (
     LeastTimestampFirst,
     WaitsForTheRestOfABurst,
@@ -1033,6 +1034,19 @@ def test_a_copy_that_never_ran_shows_a_prefix() -> None:
     closed: Happens = ("task.closed", {"task": "0_0", "closing": "DIRTY"})
     reopened = (*ended, closed, contents("store.found", 0, {b"k": b"1"}))
     assert len(found(StandbyShowsAPrefix, *reopened, wrong)) == 1
+
+
+def test_the_application_writes_in_transactions_and_others_as_they_like() -> None:
+    """Outputs, changelogs and repartition topics are the application's; inputs are not."""
+    application = started(actor="count", changelogs={"0_0": [CHANGELOG, "in-0"]}, sources=["in-0"])
+    here = [CHANGELOG, "out-0", "keys-repartition-0"]
+    for partition in here:
+        outside = appended(0, partition=partition)
+        assert len(found(EveryWriteIsInATransaction, application, outside)) == 1
+        assert found(EveryWriteIsInATransaction, application, outside, exactly_once=False) == []
+        inside = appended(0, partition=partition, producer=1)
+        assert found(EveryWriteIsInATransaction, application, inside) == []
+    assert found(EveryWriteIsInATransaction, application, appended(0, partition="in-0")) == []
 
 
 # Watching.

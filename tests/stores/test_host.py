@@ -533,7 +533,7 @@ def test_what_a_store_prints_is_no_answer(tmp_path: Path) -> None:
     ("subject", "message"),
     [
         ("cmd:./host", "is a store host already"),
-        ("no-such-store", "is neither module:factory"),
+        ("no-such-store", "There is no subject 'no-such-store'."),
     ],
 )
 def test_what_cannot_be_served(subject: str, message: str) -> None:

@@ -26,7 +26,6 @@ In each block, ``limit_s`` is the time limit of one row in seconds.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -43,6 +42,7 @@ from streamproof.conformance.results import Guarantee, Profile, Spec
 from streamproof.conformance.subject import binds_of, load_subject
 from streamproof.conformance.verify_session import select_requirements
 from streamproof.errors import StreamproofError, UsageError
+from streamproof.near_names import near_names
 from streamproof.reports.pipeline.campaigns.campaign_tables import RowKind
 from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario_reader import find, library, read
@@ -304,8 +304,8 @@ def _told(error: str) -> str:
         return f"`{keys}` is wrong: {text[0].lower()}{text[1:]}." if keys else f"{text}."
     block = _BLOCKS.get(keys.partition("[")[0], _PlanFile)
     known = sorted(block.__struct_fields__)
-    near = difflib.get_close_matches(unknown[1], known, 1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}."
+    near = near_names(unknown[1], known, most=1)
+    hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}."
     return f"`{'.'.join(filter(None, (keys, unknown[1])))}` is no key of a plan; {hint}"
 
 
