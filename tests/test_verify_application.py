@@ -20,7 +20,7 @@ BROKERLESS = """
 [application]
 command = COMMAND
 guarantee = "exactly-once"
-starts_s = 25
+starts_s = STARTS_S
 
 [[inputs]]
 topic = "orders"
@@ -60,12 +60,13 @@ def statuses(records: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def test_the_right_application_passes(project: Path) -> None:
+    """What was tried passes; whether a kill hits a transaction depends on the machine."""
     code, printed, records = verify(project, "app.toml", "--seed", "20")
     found = statuses(records)
 
     assert code == 0, printed
     assert [found[f"APP-00{each}"] for each in (1, 2, 5, 6)] == ["pass"] * 4
-    assert (found["EOS-001"], found["TASK-003"]) == ("pass", "skip")
+    assert (found["EOS-002"], found["TASK-003"]) == ("pass", "skip")
     assert (project / "out-app.toml" / "report.html").is_file()
 
 
@@ -99,21 +100,33 @@ def test_a_mistake_is_found(project: Path, file: str, seed: int, topic: str) -> 
     )
 
 
+ENOUGH_S = 150
+"""A JVM starts in less, in seconds, also on a busy machine."""
+
+
+def brokerless(command: str, starts_s: int = ENOUGH_S) -> str:
+    """The file of an application that is started by a command."""
+    return BROKERLESS.replace("COMMAND", command).replace("STARTS_S", str(starts_s))
+
+
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("command", "starts_s", "message"),
     [
         # A script that starts something else than a JVM, and waits.
         (
             '["sh", "-c", "echo waiting; sleep 600", "{bootstrap}", "{state}"]',
+            10,
             "The process that the command starts is no JVM: let a script start Java by exec",
         ),
         # The application itself refuses to start.
-        (ORDERS.replace("right", "{instance}"), "There is no variant instance-0."),
+        (ORDERS.replace("right", "{instance}"), ENOUGH_S, "There is no variant instance-0."),
     ],
 )
-def test_an_application_that_never_runs(project: Path, command: str, message: str) -> None:
+def test_an_application_that_never_runs(
+    project: Path, command: str, starts_s: int, message: str
+) -> None:
     classes = f"{project}/target/classes:{project}/target/jars/*"
-    text = BROKERLESS.replace("COMMAND", command.replace("CLASSES", classes))
+    text = brokerless(command.replace("CLASSES", classes), starts_s)
     (project / "never.toml").write_text(text, "utf-8")
     code, printed, records = verify(project, "never.toml")
 
@@ -125,7 +138,7 @@ def test_an_application_that_never_runs(project: Path, command: str, message: st
 
 def test_an_input_that_the_file_does_not_name(project: Path) -> None:
     classes = f"{project}/target/classes:{project}/target/jars/*"
-    text = BROKERLESS.replace("COMMAND", ORDERS.replace("CLASSES", classes))
+    text = brokerless(ORDERS.replace("CLASSES", classes))
     (project / "topic.toml").write_text(text.replace('"orders"', '"others"'), "utf-8")
     code, printed, _ = verify(project, "topic.toml")
 

@@ -30,9 +30,14 @@ from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
 
-LATE = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": "9000"}
+# The transaction must still be open when somebody has seen it, which takes long on a busy machine.
+LATE = {
+    "processing.guarantee": "exactly_once_v2",
+    "commit.interval.ms": "600000",
+    "producer.transaction.timeout.ms": "900000",
+}
 SOON = {**LATE, "commit.interval.ms": "100"}
-DONE_S = 60.0
+DONE_S = 120.0
 
 SETTINGS = {"application.id": "orders", "state.dir": "/a", "processing.guarantee": "exactly_once"}
 IN_0 = {"partition": "in-0", "offset": 0}

@@ -208,7 +208,9 @@ class Seen:
         """Let the append of a record have happened after all else."""
         lines = self._file(event)
         lines.remove(event)
-        event.update(at=lines[-1]["at"] + 1, offset=event["offset"] + 2)
+        # Another process may have the last word, such as an instance whose commit was answered.
+        last = max(each["at"] for file in self._files.values() for each in file)
+        event.update(at=last + 1, offset=event["offset"] + 2)
         lines.append(event)
 
     def _file(self, event: dict[str, Any]) -> list[dict[str, Any]]:
