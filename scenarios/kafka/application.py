@@ -26,7 +26,16 @@ from streamproof.stores.jvm.host_build import NO_SEARCH
 from streamproof.stores.jvm.java_tools import CLASSES, java_command, shared_classes
 from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of
 
-__all__ = ["RUNNING_S", "RUNS", "Application", "Clients", "RealRecord", "await_serving", "line_of"]
+__all__ = [
+    "READY",
+    "RUNNING_S",
+    "RUNS",
+    "Application",
+    "Clients",
+    "RealRecord",
+    "await_serving",
+    "line_of",
+]
 
 RUNNING_S = 60.0
 """An instance takes 4 s until it runs, and much longer on a busy machine."""
@@ -36,6 +45,9 @@ PROCESS_FILE = "kafka-streams-process-metadata"
 
 RUNS = "state RUNNING"
 """The line that an instance writes once it runs."""
+
+READY = "ready"
+"""The line that an instance writes which waits for a file before it begins."""
 
 CLIENT_S = 60.0
 """The most that a client may take, in seconds. It gives up itself before that."""
@@ -234,6 +246,7 @@ class Application(Clients):
         settings: Mapping[str, str],
         given: Sequence[str] = (),
         environment: Mapping[str, str] = MappingProxyType({}),
+        go: Path | None = None,
     ) -> RealProcess:
         """Start an instance; it runs once its log has a line ``RUNS``.
 
@@ -242,6 +255,8 @@ class Application(Clients):
             settings: settings of Kafka Streams besides ours, or instead of ours.
             given: options of the JVM instead of the archive of classes.
             environment: variables besides those of this process.
+            go: a file that the instance waits for, once its log has a line ``READY``, before it
+                goes near its state directory or the brokers; by default, it does not wait.
         """
         directory = self._processes.directory
         own = {
@@ -261,7 +276,7 @@ class Application(Clients):
         words = [self._java[0], *options, *self._java[1:], "streamproof.application.Application"]
         return self._processes.start(
             f"{name}-start-{self._starts}",
-            [*words, self._topology, str(properties)],
+            [*words, self._topology, str(properties), *([str(go)] if go else [])],
             environment={**NO_SEARCH, **environment},
         )
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from streamproof.scenarios.kafka.application import RUNNING_S, RUNS, Application
+from streamproof.scenarios.kafka.application import READY, RUNNING_S, RUNS, Application
 from streamproof.scenarios.kafka.processes import RealProcess
 from streamproof.scenarios.kafka.real_disks import RealDisk, store_of
 from streamproof.scenarios.kafka.recording import SUFFIX
@@ -38,6 +39,10 @@ class Instances(Protocol):
 
     starting_s: float
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether all is there that later starts need."""
+
     def begin(self, name: str) -> RealProcess:
         """Start an instance, without waiting for it."""
 
@@ -45,13 +50,36 @@ class Instances(Protocol):
         """How a process of an instance is, which has not ended."""
 
 
+class _Standing(NamedTuple):
+    """A process of an instance that waits until it may begin.
+
+    Attributes:
+        process: the process.
+        go: the file that it waits for.
+    """
+
+    process: RealProcess
+    go: Path
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it waits, or never will."""
+        return READY in self.process.log.splitlines() or not self.process.is_running
+
+
 class ConfiguredInstances:
     """The instances of one of our own applications.
+
+    The group misses an instance that is down for longer than its session, and on a busy machine a
+    JVM takes longer than that to start. So the JVMs of later starts are there from the first one
+    on, and wait.
 
     Args:
         application: the application.
         settings: the settings of Kafka Streams.
+        place: a directory for the files that processes wait for.
         disks: the disks of the instances that may be full or lose their power.
+        restarts: how often each instance is meant to start again.
     """
 
     # An instance may wait for others.
@@ -61,18 +89,52 @@ class ConfiguredInstances:
         self,
         application: Application,
         settings: Mapping[str, str],
+        place: Path,
         disks: Mapping[str, RealDisk] = MappingProxyType({}),
+        restarts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._application = application
         self._settings = settings
+        self._place = place
         self._disks = disks
+        self._restarts = restarts
+        self._standing: dict[str, deque[_Standing]] = {}
+        self._unready: list[_Standing] = []
         self._up: set[int] = set()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the JVMs of later starts wait."""
+        self._unready = [each for each in self._unready if not each.is_ready]
+        return not self._unready
 
     def begin(self, name: str) -> RealProcess:
         """Start an instance, without waiting for it."""
+        if name not in self._standing:
+            process = self._start(name)
+            wanted = range(self._restarts.get(name, 0))
+            self._standing[name] = deque(self._stand_by(name, number) for number in wanted)
+            self._unready += self._standing[name]
+            return process
+        if not self._standing[name]:
+            return self._start(name)
+        standing = self._standing[name].popleft()
+        self._prepare_disk(name)
+        standing.go.touch()
+        return standing.process
+
+    def _stand_by(self, name: str, number: int) -> _Standing:
+        go = self._place / f"go-{name}-{number}"
+        return _Standing(self._start(name, go), go)
+
+    def _start(self, name: str, go: Path | None = None) -> RealProcess:
+        environment = self._prepare_disk(name)
+        return self._application.begin(name, self._settings, environment=environment, go=go)
+
+    def _prepare_disk(self, name: str) -> Mapping[str, str]:
+        """See to it that a process can use the disk of its instance; its environment."""
         disk = self._disks.get(name)
-        environment = disk.begin() if disk is not None else {}
-        return self._application.begin(name, self._settings, environment=environment)
+        return disk.begin() if disk is not None else {}
 
     def health(self, _: str, process: RealProcess) -> Health:
         """How a process of an instance is: it tells so in its log."""
@@ -137,7 +199,8 @@ class RealNemesis:
     def is_busy(self) -> bool:
         """Whether an instance is starting or stopping, or carries out a command."""
         phases = {each.phase for each in self._instances.values()}
-        return bool(phases & {"starting", "stopping"}) or bool(self._waiting)
+        is_moving = bool(phases & {"starting", "stopping"})
+        return is_moving or bool(self._waiting) or not self._starts.is_ready
 
     @property
     def is_commanding(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,11 @@ from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_settings import (
+    SESSION,
     disks_of,
     needs_proxy,
     rest_of,
+    restarts_of,
     settings_of,
     topics_of,
     why_not,
@@ -24,12 +26,13 @@ from streamproof.scenarios.kafka.real_settings import (
 from streamproof.scenarios.kafka.recording import Recorded, read_recording
 from streamproof.scenarios.play import Judged, never_done, unexpected
 from streamproof.scenarios.recorded_run import RecordedRun
-from streamproof.scenarios.scenario import Scenario, Setup
+from streamproof.scenarios.scenario import AnyAction, Crash, Power, Scenario, Setup
 from streamproof.sim.invariants import INVARIANTS, Watch
 from streamproof.sim.invariants.judging import Judgement, judgeable
 from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.trace import Event
 
-__all__ = ["judged_play", "judgement_of", "play_for_real"]
+__all__ = ["judged_play", "judgement_of", "play_for_real", "returned_late"]
 
 
 def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str = "") -> Judged:
@@ -50,15 +53,16 @@ def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str =
         raise UsageError(
             f"{scenario.name} ({setup.name}) cannot be played on Kafka {release}: {reason}."
         )
-    recorded, director = _recorded(scenario, setup, release)
-    wrong, undone = director.wrong, director.undone
+    settings = settings_of(setup.plan)
+    recorded, director = _recorded(scenario, setup, release, settings)
     return judged_play(
         scenario,
         setup,
         release=release,
+        session_ms=int(settings[SESSION]),
         recorded=recorded,
-        wrong=wrong,
-        undone=undone,
+        wrong=director.wrong,
+        undone=director.undone,
         command=command,
     )
 
@@ -68,6 +72,7 @@ def judged_play(
     setup: Setup,
     *,
     release: str,
+    session_ms: int,
     recorded: Recorded,
     wrong: list[str],
     undone: Collection[int],
@@ -79,6 +84,7 @@ def judged_play(
         scenario: the scenario.
         setup: the variant.
         release: the release of the instances.
+        session_ms: how long a session of an instance lasted.
         recorded: what was recorded.
         wrong: what went wrong with the processes, in words.
         undone: the numbers of the actions that have not happened.
@@ -103,10 +109,49 @@ def judged_play(
         *never_done(scenario.file.timeline, undone, run),
         *unexpected(setup, run),
     ]
+    if surprises:
+        # By itself, a late return is no difference from the expected result.
+        surprises += returned_late(scenario.file.timeline, run.events, session_ms)
     return Judged(replace(run, surprises=tuple(surprises)), surprises)
 
 
-def _recorded(scenario: Scenario, setup: Setup, release: str) -> tuple[Recorded, RealDirector]:
+def returned_late(
+    timeline: Iterable[AnyAction], events: Sequence[Event], session_ms: int
+) -> Iterator[str]:
+    """The instances that joined their group too late for the timeline, a sentence each.
+
+    The group cannot miss a killed instance that joins again within its session, and this machine
+    was too slow for that.
+
+    Args:
+        timeline: the actions.
+        events: what was recorded.
+        session_ms: how long a session lasts.
+    """
+    prompt = {
+        each.instance
+        for each in timeline
+        if isinstance(each, Crash | Power)
+        and each.down_ms is not None
+        and each.down_ms < session_ms
+    }
+    killed: dict[str, int] = {}
+    for each in events:
+        if each.kind == "instance.crashed" and each.actor in prompt:
+            killed[each.actor] = each.time
+        elif each.kind == "thread.subscribed" and each.process in killed:
+            down_ms = each.time - killed.pop(each.process)
+            if down_ms > session_ms:
+                yield (
+                    f"{each.process} joined its group {down_ms / 1000:.1f} s after it was killed, "
+                    f"when its session of {session_ms / 1000:g} s was over: this machine was too "
+                    "slow for the timeline"
+                )
+
+
+def _recorded(
+    scenario: Scenario, setup: Setup, release: str, settings: Mapping[str, str]
+) -> tuple[Recorded, RealDirector]:
     """Carry out the timeline; what was recorded, and the director that did it."""
     plan, timeline = setup.plan, scenario.file.timeline
     topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
@@ -120,7 +165,9 @@ def _recorded(scenario: Scenario, setup: Setup, release: str) -> tuple[Recorded,
         sender = application.serve_senders(topics_of(plan))
         names = [f"instance-{number}" for number in range(plan.instances)]
         disks = disks_of(timeline, application, processes.directory)
-        instances = ConfiguredInstances(application, settings_of(plan), disks)
+        instances = ConfiguredInstances(
+            application, settings, processes.directory, disks, restarts_of(timeline)
+        )
         nemesis = RealNemesis(instances, recording, names, disks)
         rest = rest_of(plan)
         brokers = Brokers(processes, broker, recording, nemesis.tell) if proxied else None

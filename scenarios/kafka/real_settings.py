@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -33,10 +34,12 @@ from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.world_plan import Plan
 
 __all__ = [
+    "SESSION",
     "TOPOLOGIES_IN_JAVA",
     "disks_of",
     "needs_proxy",
     "rest_of",
+    "restarts_of",
     "settings_of",
     "topics_of",
     "why_not",
@@ -69,6 +72,9 @@ POLL_MS = 10
 
 OUR_SESSION_MS = 3_000
 """The session of scenarios that leave it open. Kafka's 45 s would make each restart as slow."""
+
+SESSION = "session.timeout.ms"
+"""The setting for how long the group waits for a member."""
 
 DEFAULTS = StreamsConfig()
 
@@ -150,6 +156,16 @@ def disks_of(
     """
     names = {each.instance for each in timeline if isinstance(each, Fill | Power)}
     return {name: RealDisk(application.state_of(name), place) for name in sorted(names)}
+
+
+def restarts_of(timeline: Iterable[AnyAction]) -> Counter[str]:
+    """How often a timeline starts each instance again."""
+    return Counter(
+        each.instance
+        for each in timeline
+        if isinstance(each, Start)
+        or (isinstance(each, Crash | Power | Stop) and each.down_ms is not None)
+    )
 
 
 def _is_mistake_of(variant: Variant, release: str) -> bool:
@@ -240,7 +256,7 @@ def settings_of(plan: Plan, *, on_existing: bool = False) -> dict[str, str]:
         "buffered.records.per.partition": config.buffered_records_per_partition,
         "state.cleanup.delay.ms": config.state_cleanup_delay_ms,
         "metrics.recording.level": config.metrics_recording_level,
-        "session.timeout.ms": session,
+        SESSION: session,
         "heartbeat.interval.ms": min(heartbeat, session // 3),
         "probing.rebalance.interval.ms": config.probing_rebalance_interval_ms,
         "max.poll.interval.ms": config.max_poll_interval_ms,

@@ -26,9 +26,11 @@ from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_play import judged_play, judgement_of
 from streamproof.scenarios.kafka.real_settings import (
+    SESSION,
     disks_of,
     needs_proxy,
     rest_of,
+    restarts_of,
     settings_of,
     topics_of,
     why_not,
@@ -101,6 +103,7 @@ def play_on(
         scenario,
         setup,
         release=release,
+        session_ms=int(settings_of(setup.plan, on_existing=True)[SESSION]),
         recorded=run.recorded,
         wrong=run.wrong,
         undone=run.undone,
@@ -209,7 +212,9 @@ class SharedBroker:
                 application = Application(processes, self._broker, plan.topology, recording, prefix)
                 names = [f"instance-{number}" for number in range(plan.instances)]
                 disks = disks_of(timeline, application, processes.directory)
-                instances = ConfiguredInstances(application, settings, disks)
+                instances = ConfiguredInstances(
+                    application, settings, processes.directory, disks, restarts_of(timeline)
+                )
                 nemesis = RealNemesis(instances, recording, names, disks)
                 director = RealDirector(
                     timeline,

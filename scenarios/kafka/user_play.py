@@ -224,6 +224,8 @@ class _Instances:
 
     # An instance that takes too long is an error.
     starting_s = math.inf
+    # Nobody but the application knows how to start it and what it does then.
+    is_ready = True
 
     def __init__(
         self, processes: Processes, broker: Broker, file: ApplicationFile, recording: Path

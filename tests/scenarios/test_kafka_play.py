@@ -8,9 +8,16 @@ from streamproof.commands.options import release_of_world
 from streamproof.conformance.store_worlds.hosted_play import Wanted
 from streamproof.errors import UsageError
 from streamproof.runs.scenario_runs import play_targets
-from streamproof.scenarios.kafka.real_play import play_for_real
-from streamproof.scenarios.kafka.real_settings import needs_proxy, settings_of, topics_of, why_not
+from streamproof.scenarios.kafka.real_play import play_for_real, returned_late
+from streamproof.scenarios.kafka.real_settings import (
+    needs_proxy,
+    restarts_of,
+    settings_of,
+    topics_of,
+    why_not,
+)
 from streamproof.scenarios.scenario_reader import find, library, read
+from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import Plan
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
 
@@ -159,3 +166,41 @@ def test_a_world_that_is_none(world: str) -> None:
 
 def test_sessions_that_a_plan_leaves_open_are_short() -> None:
     assert settings_of(Plan())["session.timeout.ms"] == "3000"
+
+
+@pytest.mark.parametrize(
+    ("name", "restarts"),
+    [
+        ("KIP-892-power-loss", {"instance-0": 2}),
+        ("KAFKA-18943", {"instance-1": 1}),
+        # Nobody but the end of the run starts the instance again.
+        ("KAFKA-8755", {}),
+    ],
+)
+def test_how_often_a_timeline_starts_an_instance_again(name: str, restarts: dict[str, int]) -> None:
+    assert restarts_of(read(find(name)).file.timeline) == restarts
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "told"),
+    [
+        (6000, ["instance-0 joined its group 7.0 s after it was killed, when its session of 6 s"]),
+        (9000, []),
+        # The scenario itself has the instance down for longer.
+        (900, []),
+    ],
+)
+def test_an_instance_that_a_slow_machine_brings_back_too_late(
+    session_ms: int, told: list[str]
+) -> None:
+    events = [
+        Event(0, 10, "instance-0/thread-1", "thread.subscribed", "", "", -1, {}),
+        Event(1, 2000, "instance-0", "instance.crashed", "", "", -1, {}),
+        Event(2, 8900, "instance-1/thread-1", "thread.subscribed", "", "", -1, {}),
+        Event(3, 9000, "instance-0/thread-1", "thread.subscribed", "", "", -1, {}),
+        Event(4, 9900, "instance-0/thread-1", "thread.subscribed", "", "", -1, {}),
+    ]
+    timeline = read(find("KIP-1035-stale-offset-sums")).file.timeline
+    found = [each.partition(" was over")[0] for each in returned_late(timeline, events, session_ms)]
+
+    assert found == told
