@@ -16,10 +16,6 @@ LEAST_SESSION_MS = 6_000
 """The least ``session.timeout.ms`` of members that brokers take unless they are configured
 otherwise (Kafka, ``group.min.session.timeout.ms``)."""
 
-FRESH_S = 0.4
-"""A look at the cluster that began earlier does not count, in seconds. It is less than a rest has
-to last, so a rest is never seen by looks from before the last record."""
-
 DELETED_S = 60.0
 """The most that deleting the topics and groups of a world may take, in seconds."""
 
@@ -56,14 +52,18 @@ class WatchedRest(Rest):
     def __init__(self, tasks: Mapping[str, Iterable[str]], settle_s: float, watched: Path) -> None:
         super().__init__(tasks, settle_s)
         self._watched = watched
+        self._known_at = 0.0
+
+    def known_at(self, now: float) -> float:
+        """When the newest look began, by the monotonic clock: something may have come since."""
+        return self._known_at
 
     def is_reached(self, up: Iterable[str]) -> bool:
         """Whether all tasks run in these processes, and nothing is left to commit."""
         if not self._watched.exists():
             return False
         begun, *lines = self._watched.read_text("utf-8").splitlines()
-        if time.time() > int(begun) / 1000 + FRESH_S:
-            return False
+        self._known_at = int(begun) / 1e9
         for line in lines:
             partition, end, visible, committed = line.split("\t")
             self._ends[partition] = int(end)

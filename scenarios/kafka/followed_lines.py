@@ -31,10 +31,12 @@ class Followed:
 
     Args:
         directory: the directory.
+        prefix: what is left out of all names.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, prefix: str = "") -> None:
         self._directory = directory
+        self._prefix = prefix.encode()
         self._read: dict[Path, int] = {}
         # Events at which a process stands still once the step is done.
         self._later: dict[tuple[Path, int], Event] = {}
@@ -58,12 +60,12 @@ class Followed:
             # What comes after the last end of a line is not written to its end yet.
             text, end, _ = file.read().rpartition(b"\n")
         self._read[path] = self._read.get(path, 0) + len(text) + len(end)
-        for each in text.splitlines():
+        for each in text.replace(self._prefix, b"").splitlines():
             yield self._decoder.decode(each)
 
 
 class Rest:
-    """Whether an application has processed and committed all its input.
+    """Whether an application has processed and committed all its input, and no standby lags.
 
     Args:
         tasks: the inputs of each task.
@@ -87,9 +89,11 @@ class Rest:
         self._running: dict[str, str] = {}
         # The generation of the group that each thread follows.
         self._generations: dict[str, int] = {}
+        self._standbys = _Standbys()
 
     def see(self, event: Event) -> None:
         """Take an event in."""
+        self._standbys.see(event)
         match event.kind:
             case "log.appended" | "transaction.marker":
                 self._see_log(event)
@@ -129,8 +133,16 @@ class Rest:
         for each in [each for each in self._generations if each.startswith(f"{process}/")]:
             del self._generations[each]
 
+    def known_at(self, now: float) -> float:
+        """The time of which ``is_reached`` tells, by the monotonic clock.
+
+        Args:
+            now: when the newest event was taken in.
+        """
+        return now
+
     def is_reached(self, up: Iterable[str]) -> bool:
-        """Whether all tasks run in these processes, and nothing is left to commit.
+        """Whether all tasks run in these processes, and nothing is left to commit or to copy.
 
         All threads follow the same generation of the group then.
         """
@@ -138,7 +150,9 @@ class Rest:
             return False
         inputs = [partition for each in self._tasks.values() for partition in each]
         return set(self._running) == set(self._tasks) and (
-            set(self._running.values()) <= set(up) and all(map(self._is_done, inputs))
+            set(self._running.values()) <= set(up)
+            and all(map(self._is_done, inputs))
+            and self._standbys.have(self._records)
         )
 
     def _is_done(self, partition: str) -> bool:
@@ -150,3 +164,51 @@ class Rest:
         if committed == self._ends.get(partition, 0):
             return True
         return partition not in self._begun and committed >= self._records.get(partition, 0)
+
+
+class _Standbys:
+    """How far the standbys of an application follow their changelogs."""
+
+    def __init__(self) -> None:
+        self._changelogs: dict[str, set[str]] = {}
+        # By thread, its standbys; and by thread and changelog, the next offset that it applies.
+        self._given: dict[str, set[str]] = {}
+        self._positions: dict[tuple[str, str], int] = {}
+
+    def see(self, event: Event) -> None:
+        """Take an event in."""
+        thread = event.actor.replace("/updater-", "/thread-")
+        match event.kind:
+            case "thread.assigned":
+                self._given[thread] = set(event.attributes["standby"])
+            case "store.opened":
+                self._changelogs.setdefault(event.task, set()).add(event.partition)
+            case "update.start":
+                self._positions[thread, event.partition] = event.attributes["start"]
+            case "update.batch":
+                self._positions[thread, event.partition] = event.offset + 1
+            case "update.suspended":
+                self._positions.pop((thread, event.partition), None)
+            case "thread.died" | "thread.stopped" | "instance.crashed":
+                self._forget(event.actor)
+
+    def _forget(self, actor: str) -> None:
+        """Take in that a thread or a process has ended."""
+        for thread in [each for each in self._given if f"{each}/".startswith(f"{actor}/")]:
+            del self._given[thread]
+        for thread, changelog in [*self._positions]:
+            if thread not in self._given:
+                del self._positions[thread, changelog]
+
+    def have(self, ends: Mapping[str, int]) -> bool:
+        """Whether all standbys have all records.
+
+        Args:
+            ends: by changelog, the offset after its last record; that of others is 0.
+        """
+        return all(
+            self._positions.get((thread, each), -1) >= ends.get(each, 0)
+            for thread, tasks in self._given.items()
+            for task in tasks
+            for each in self._changelogs.get(task, ())
+        )

@@ -277,7 +277,8 @@ class RealDirector:
 
     def _has_rested(self, duration_s: float) -> bool:
         # By the last look: on a busy machine, much may have happened since.
-        return self._rested is not None and self._looked > self._rested + duration_s
+        known_at = self._rest.known_at(self._looked)
+        return self._rested is not None and known_at > self._rested + duration_s
 
     def _see(self, event: Event) -> None:
         """Do what waits for an event."""

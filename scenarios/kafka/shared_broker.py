@@ -226,7 +226,7 @@ class SharedBroker:
                     never_s=NEVER_S,
                     rest_s=REST_S,
                     most_s=MOST_S,
-                    followed=_SharedFollowed(recording, share, interrupted),
+                    followed=_SharedFollowed(recording, prefix, share, interrupted),
                 )
                 director.run()
                 # What is written while the instances end belongs to no promise.
@@ -323,8 +323,8 @@ class Share:
 class _SharedFollowed(Followed):
     """Reads what is added to the recordings of a world whose broker others share."""
 
-    def __init__(self, directory: Path, share: Share, interrupted: Event) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, prefix: str, share: Share, interrupted: Event) -> None:
+        super().__init__(directory, prefix)
         self._share = share
         self._interrupted = interrupted
 

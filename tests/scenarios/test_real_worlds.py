@@ -181,6 +181,11 @@ def test_a_world_takes_its_own_lines_from_the_recording_of_the_broker(tmp_path: 
     assert mine == '{"about":"brokers"}\n{"partition":"in-0"}\n'
 
 
+def assigned(process: str, *standbys: str) -> Event:
+    more = {"generation": 1, "standby": [*standbys]}
+    return Event(0, 0, f"{process}/thread-1", "thread.assigned", "", "", -1, more)
+
+
 def appended(offset: int, *, transactional: bool) -> Event:
     more = {"producer": 7, "transactional": transactional}
     return Event(0, 0, "brokers", "log.appended", "", "in-0", offset, more)
@@ -189,7 +194,9 @@ def appended(offset: int, *, transactional: bool) -> Event:
 def test_markers_behind_the_last_record_keep_no_task_from_its_rest() -> None:
     """Kafka does not commit them once the task that processed the records has moved."""
     rest = Rest({"0_0": ["in-0"]})
-    given = Event(0, 0, "a/thread-1", "thread.assigned", "", "", -1, {"generation": 1})
+    given = Event(
+        0, 0, "a/thread-1", "thread.assigned", "", "", -1, {"generation": 1, "standby": []}
+    )
     rest.see(given)
     rest.see(appended(0, transactional=False))
     rest.see(appended(1, transactional=True))
@@ -203,6 +210,30 @@ def test_markers_behind_the_last_record_keep_no_task_from_its_rest() -> None:
 
     assert fresh
     assert not rest.is_reached(["a"])
+
+
+def test_an_application_does_not_rest_before_its_standbys_have_all_records() -> None:
+    """A run that ended before would not show what a standby copies."""
+    rest = Rest({"0_0": ["in-0"]})
+    rest.see(assigned("a"))
+    rest.see(assigned("b", "0_0"))
+    for process in ("a", "b"):
+        opened = Event(0, 0, f"{process}/thread-1", "store.opened", "0_0", "changelog-0", -1, {})
+        rest.see(opened)
+    running = {"before": "RESTORING", "after": "RUNNING"}
+    rest.see(Event(0, 0, "a/thread-1", "task.state", "0_0", "", -1, running))
+    more = {"producer": 7, "transactional": False}
+    rest.see(Event(0, 0, "brokers", "log.appended", "", "changelog-0", 4, more))
+    found = [rest.is_reached(["a", "b"])]
+    rest.see(Event(0, 0, "b/updater-1", "update.start", "0_0", "changelog-0", -1, {"start": 2}))
+    found.append(rest.is_reached(["a", "b"]))
+    rest.see(Event(0, 0, "b/updater-1", "update.batch", "0_0", "changelog-0", 4, {}))
+    found.append(rest.is_reached(["a", "b"]))
+    rest.see(Event(0, 0, "b", "instance.crashed", "", "", -1, {}))
+    rest.see(assigned("b", "0_0"))
+    found.append(rest.is_reached(["a", "b"]))
+
+    assert found == [False, False, True, False]
 
 
 def test_a_swarm_file_narrows_the_worlds(tmp_path: Path) -> None:

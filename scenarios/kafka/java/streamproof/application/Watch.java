@@ -23,8 +23,9 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * Looks at the topics and groups of one world on a cluster whose brokers are not recorded. The file
- * {@code watched} has the time in ms when a look began, and a line for each partition: its name
- * without the prefix, its end, the offset behind its last visible record, and the committed offset.
+ * {@code watched} has the monotonic time in ns when a look began, and a line for each partition:
+ * its name without the prefix, its end, the offset behind its last visible record, and the
+ * committed offset.
  */
 final class Watch {
   private static final int PAUSE_MS = 50;
@@ -77,7 +78,7 @@ final class Watch {
   }
 
   private void look() throws Exception {
-    final long begun = System.currentTimeMillis();
+    final long begun = System.nanoTime();
     List<TopicPartition> partitions = new ArrayList<>();
     for (TopicDescription each : admin.describeTopics(topics(admin, prefix)).allTopicNames().get()
         .values()) {
