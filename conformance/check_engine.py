@@ -26,7 +26,6 @@ from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.disk_room import memory_with_room, why_no_room
 from streamproof.conformance.owned_directories import WORK, delete_abandoned, own_directory
-from streamproof.conformance.patience import Patience
 from streamproof.conformance.power.syscall_recorder import preload_environment
 from streamproof.conformance.process_resources import session
 from streamproof.conformance.results import Profile, SubjectInfo
@@ -43,6 +42,7 @@ from streamproof.conformance.zygote import (
     status_path,
 )
 from streamproof.errors import UsageError
+from streamproof.patience import Patience
 from streamproof.stores.jvm.subjects import prepare
 from streamproof.user_cache import user_cache
 

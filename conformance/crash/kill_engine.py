@@ -42,10 +42,10 @@ from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import how_it_ended
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.patience import Patience
 from streamproof.conformance.process_resources import families
 from streamproof.conformance.subject_lines import told, traceback_of
 from streamproof.conformance.violations import brief
+from streamproof.patience import Patience
 from streamproof.stores.errors import TaskCorruptedError
 from streamproof.stores.syscalls.shim_control import Control
 

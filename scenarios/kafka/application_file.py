@@ -61,7 +61,8 @@ class UserApplication(_Table):
         kafka: the release of the broker.
         instances: how many instances run.
         faults: what may go wrong.
-        starts_s: how many seconds an instance may take until Kafka Streams runs.
+        starts_s: how many seconds an instance may take until Kafka Streams runs, while it has a
+            processor.
         rests_s: how many seconds the application may be silent before it has processed all its
             input in the end; it may take five times as long in all.
     """

@@ -32,11 +32,11 @@ SITES = frozenset(
 )
 """The faults of the simulator that a proxy and the nemesis can make."""
 
-PROXY_S = 20.0
-"""The most that a proxy may take to come up, in seconds."""
+PROXY_S = 60.0
+"""The most that a proxy may take to come up on a busy machine, in seconds."""
 
-TOLD_S = 20.0
-"""The most that a proxy may take to carry out a command, in seconds."""
+TOLD_S = 60.0
+"""The most that a proxy may take to carry out a command on a busy machine, in seconds."""
 
 POLL_S = 0.01
 """The time between two looks at a proxy that is coming up, in seconds."""

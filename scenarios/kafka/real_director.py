@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from streamproof.errors import UsageError
+from streamproof.patience import Patience
 from streamproof.scenarios.director import matches
 from streamproof.scenarios.kafka.application import RealRecord, line_of
 from streamproof.scenarios.kafka.cluster_faults import Brokers
@@ -57,8 +58,9 @@ SETTLED_S = 0.5
 DISTURBED_S = 60.0
 """A client that has not noticed a loss after so many seconds never does."""
 
-SEND_S = 20.0
-"""How long sending may take, in seconds, besides the time for which a transaction stays open."""
+SEND_S = 60.0
+"""How long sending may take, in seconds, besides the time for which a transaction stays open. It
+takes a moment, and much longer on a busy machine."""
 
 
 def write_holds(timeline: Sequence[AnyAction], recording: Path) -> None:
@@ -95,7 +97,7 @@ class RealDirector:
         never_s: once the application has rested for so many seconds, an event that an action waits
             for never comes.
         rest_s: how many seconds the application may be silent before it comes to rest in the end.
-        most_s: how many seconds it may take to come to rest in all.
+        most_s: how many seconds it may take to come to rest in all, while it has a processor.
         brokers: makes faults between the instances and the brokers, if there are any.
         followed: reads the recordings while they are written; by default, all of the directory.
 
@@ -234,9 +236,14 @@ class RealDirector:
         self._nemesis.tell("world.healed", "nemesis")
 
     def _until(self, is_over: Callable[[], bool], patience_s: float = float("inf")) -> None:
-        """Let everything go on until something is so, or for so long."""
-        deadline = time.monotonic() + patience_s
-        while not is_over() and time.monotonic() < deadline:
+        """Let everything go on until something is so, or for so long.
+
+        The time in which an instance waits for a processor does not count.
+        """
+        begun, patience = time.monotonic(), Patience(patience_s)
+        while not is_over():
+            if patience.is_over(time.monotonic() - begun, lambda: self._nemesis.pids):
+                break
             self._turn()
             time.sleep(TICK_S)
 

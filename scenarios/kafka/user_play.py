@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
+from streamproof.patience import Patience
 from streamproof.scenarios.kafka.application import Clients, RealRecord
 from streamproof.scenarios.kafka.application_file import (
     BOOTSTRAP,
@@ -235,8 +236,9 @@ class _Instances:
         self._file = file
         self._recording = recording
         self._starts = 0
-        # By process id: until when it must run, how much of its recording is read, how it is.
-        self._deadlines: dict[int, float] = {}
+        # By process id: since when it must begin to run, and how long that may take; how much of
+        # its recording is read; how it is.
+        self._begun: dict[int, tuple[float, Patience]] = {}
         self._read: dict[int, int] = {}
         self._health: dict[int, Health] = {}
 
@@ -273,7 +275,7 @@ class _Instances:
                 f"{self._file.path.name}: the command {application.command[0]!r} cannot be "
                 f"started: {error.strerror}."
             ) from error
-        self._deadlines[process.pid] = time.monotonic() + application.starts_s
+        self._begun[process.pid] = (time.monotonic(), Patience(application.starts_s))
         return process
 
     def health(self, name: str, process: RealProcess) -> Health:
@@ -292,7 +294,9 @@ class _Instances:
             if max(running, error) >= 0:
                 health = "up" if running > error else "failed"
         self._health[process.pid] = health
-        if health == "starting" and time.monotonic() > self._deadlines[process.pid]:
+        begun, patience = self._begun[process.pid]
+        age_s = time.monotonic() - begun
+        if health == "starting" and patience.is_over(age_s, lambda: [process.pid]):
             raise NotRunningError(self._why_late(name, process))
         return health
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.conformance import patience
+from streamproof import patience
 from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
-from streamproof.conformance.patience import Patience, processor_waits
 from streamproof.conformance.settings import Settings
+from streamproof.patience import Patience, processor_waits
 
 SPINS = (
     "import os; os.sched_setaffinity(0, {int(os.environ['CPU'])}); print(flush=True)\nwhile 1: 0"
