@@ -93,16 +93,18 @@ class Clients:
     Args:
         processes: what their JVMs belong to.
         broker: the broker.
+        release: the release of the clients; by default, that of the broker.
 
     Raises:
         UsageError: the JDK or Maven is missing.
     """
 
-    def __init__(self, processes: Processes, broker: Cluster) -> None:
+    def __init__(self, processes: Processes, broker: Cluster, release: str = "") -> None:
         self._processes = processes
         self._broker = broker
-        built = built_application(broker.release)
-        jars = [built / "application.jar", *class_path_of(broker.release, built, APPLICATION)]
+        release = release or broker.release
+        built = built_application(release)
+        jars = [built / "application.jar", *class_path_of(release, built, APPLICATION)]
         native = f"-Djava.library.path={built / NATIVE}"
         self._java = java_command(jars, WARNINGS_LOGGED, SMALL, native)
         self._classes = built / CLASSES
@@ -194,6 +196,7 @@ class Application(Clients):
         topology: the name of the topology, which is also the application id.
         recording: the directory where its instances are recorded; by default, they are not.
         prefix: what its id and the names of all its topics begin with.
+        release: the release of its instances and clients; by default, that of the broker.
 
     Raises:
         UsageError: the JDK or Maven is missing.
@@ -206,8 +209,10 @@ class Application(Clients):
         topology: str,
         recording: Path | None = None,
         prefix: str = "",
+        *,
+        release: str = "",
     ) -> None:
-        super().__init__(processes, broker)
+        super().__init__(processes, broker, release)
         self._topology = topology
         self._recording = recording
         self._prefix = prefix

@@ -11,7 +11,12 @@ from streamproof.scenarios import kafka
 from streamproof.stores.jvm.cached_builds import built_once
 from streamproof.stores.jvm.host_build import unpack_native_library
 from streamproof.stores.jvm.java_tools import compile_java, require_java
-from streamproof.stores.jvm.kafka_jars import APPLICATION, DEFAULT_RELEASE, class_path_of
+from streamproof.stores.jvm.kafka_jars import (
+    APPLICATION,
+    DEFAULT_RELEASE,
+    class_path_of,
+    release_numbers,
+)
 
 __all__ = ["NATIVE", "built_application", "built_recorder", "recorder_option"]
 
@@ -20,6 +25,9 @@ BYTE_BUDDY = "net.bytebuddy:byte-buddy:1.15.11"
 
 NATIVE = "native"
 """The directory with the native library of RocksDB, beside the applications."""
+
+ALL_TOPOLOGIES = [3, 3]
+"""The first release that can run all topologies."""
 
 RECORDER = "recorder.jar"
 
@@ -32,6 +40,9 @@ MANIFEST = {
 def built_application(release: str) -> Path:
     """The directory with the applications for a release, which is built unless it is there."""
     sources = _sources("application")
+    if release_numbers(release) < ALL_TOPOLOGIES:
+        # These take the place of topologies that need methods which the release lacks.
+        sources |= _sources("application", "java-to-3.2")
 
     def make(building: Path) -> None:
         jars = class_path_of(release, building, APPLICATION)
@@ -75,9 +86,9 @@ def recorder_option(directory: Path, name: str = "") -> str:
     return f"-javaagent:{built_recorder()}={given}"
 
 
-def _sources(package: str) -> dict[str, str]:
+def _sources(package: str, root: str = "java") -> dict[str, str]:
     """The sources of one of our packages, by their paths below the root of all packages."""
-    with resources.as_file(resources.files(kafka) / "java") as folder:
+    with resources.as_file(resources.files(kafka) / root) as folder:
         return {
             str(path.relative_to(folder)): path.read_text("utf-8")
             for path in sorted((folder / "streamproof" / package).rglob("*.java"))

@@ -16,6 +16,7 @@ from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_settings import (
     SESSION,
     disks_of,
+    fitting,
     needs_proxy,
     rest_of,
     restarts_of,
@@ -31,6 +32,7 @@ from streamproof.sim.invariants import INVARIANTS, Watch
 from streamproof.sim.invariants.judging import Judgement, judgeable
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.trace import Event
+from streamproof.stores.jvm.kafka_jars import broker_release
 
 __all__ = ["judged_play", "judgement_of", "play_for_real", "returned_late"]
 
@@ -41,7 +43,7 @@ def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str =
     Args:
         scenario: the scenario.
         setup: the variant.
-        release: the release of the broker and of the instances.
+        release: the release of the instances, and of the broker unless it is too old for one.
         command: the command that shows this run again.
 
     Raises:
@@ -53,7 +55,7 @@ def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str =
         raise UsageError(
             f"{scenario.name} ({setup.name}) cannot be played on Kafka {release}: {reason}."
         )
-    settings = settings_of(setup.plan)
+    settings = fitting(settings_of(setup.plan), release)
     recorded, director = _recorded(scenario, setup, release, settings)
     return judged_play(
         scenario,
@@ -160,8 +162,10 @@ def _recorded(
         recording.mkdir()
         write_holds(timeline, recording)
         proxied = _proxied(processes, recording) if needs_proxy(timeline) else None
-        broker = start_broker(processes, release, recording=recording, proxied=proxied)
-        application = Application(processes, broker, plan.topology, recording)
+        broker = start_broker(
+            processes, broker_release(release), recording=recording, proxied=proxied
+        )
+        application = Application(processes, broker, plan.topology, recording, release=release)
         sender = application.serve_senders(topics_of(plan))
         names = [f"instance-{number}" for number in range(plan.instances)]
         disks = disks_of(timeline, application, processes.directory)

@@ -32,11 +32,13 @@ from streamproof.scenarios.scenario import (
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.world_plan import Plan
+from streamproof.stores.jvm.kafka_jars import release_numbers
 
 __all__ = [
     "SESSION",
     "TOPOLOGIES_IN_JAVA",
     "disks_of",
+    "fitting",
     "needs_proxy",
     "rest_of",
     "restarts_of",
@@ -101,6 +103,9 @@ CONTINUING: Mapping[str, str] = {
     "processing_exception_handler": "errors.LogAndContinueProcessingExceptionHandler",
 }
 """Kafka's classes that leave out a record that cannot be processed; its default classes fail."""
+
+DESERIALIZATION = "deserialization.exception.handler"
+"""The setting of Kafka 4.0; before, its name begins with ``default.``."""
 
 BEFORE_OFFSETS = "none-before-offsets"
 """The upgrade of plans whose instances are older than 4.3, and stay so."""
@@ -280,6 +285,18 @@ def settings_of(plan: Plan, *, on_existing: bool = False) -> dict[str, str]:
     # The topology asks for this, and Kafka does not know it.
     found["streamproof.partitions"] = plan.partitions
     return {name: str(value) for name, value in found.items()}
+
+
+def fitting(settings: Mapping[str, str], release: str) -> dict[str, str]:
+    """Settings of Kafka Streams as a release takes them."""
+    numbers = release_numbers(release)
+    found = dict(settings)
+    if numbers < [4] and (handler := found.pop(DESERIALIZATION, "")):
+        found[f"default.{DESERIALIZATION}"] = handler
+    if [3, 7] <= numbers < [3, 8]:
+        # From 3.8 on nobody has to ask for it, and before 3.7 it is not finished.
+        found["__state.updater.enabled__"] = "true"
+    return found
 
 
 def topics_of(plan: Plan) -> dict[str, int]:

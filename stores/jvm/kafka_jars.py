@@ -16,7 +16,9 @@ __all__ = [
     "BROKER",
     "DEFAULT_RELEASE",
     "OLDEST_RELEASE",
+    "OLDEST_STREAMS",
     "STREAMS",
+    "broker_release",
     "class_path_of",
     "release_numbers",
     "require_release",
@@ -28,6 +30,9 @@ DEFAULT_RELEASE = "4.3.1"
 
 OLDEST_RELEASE = "3.9.0"
 """The first release that was tried."""
+
+OLDEST_STREAMS = "3.1.0"
+"""The first release whose instances can play a scenario, to show bugs that it has."""
 
 MAVEN_TIMEOUT_S = 600.0
 """Maven downloads about 100 MB at the first use of a release."""
@@ -63,16 +68,21 @@ _DEPENDENCY = """    <dependency>
     </dependency>"""
 
 
-def require_release(release: str) -> None:
-    """Raise UsageError unless a text is a release of Kafka that can be verified."""
+def require_release(release: str, oldest: str = OLDEST_RELEASE) -> None:
+    """Raise UsageError unless a text is a release of Kafka, and no older one than can be taken."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", release):
         raise UsageError(
             f"{release!r} is no release of Kafka. Give three numbers, as in @{DEFAULT_RELEASE}."
         )
-    if release_numbers(release) < release_numbers(OLDEST_RELEASE):
-        raise UsageError(
-            f"Kafka {release} is too old to be verified. Take a release from {OLDEST_RELEASE} on."
-        )
+    if release_numbers(release) < release_numbers(oldest):
+        use = "be verified" if oldest == OLDEST_RELEASE else "play scenarios"
+        raise UsageError(f"Kafka {release} is too old to {use}. Take a release from {oldest} on.")
+
+
+def broker_release(release: str) -> str:
+    """The release of the broker for instances of a release: a new broker serves old instances."""
+    is_older = release_numbers(release) < release_numbers(OLDEST_RELEASE)
+    return DEFAULT_RELEASE if is_older else release
 
 
 def release_numbers(release: str) -> list[int]:

@@ -168,12 +168,13 @@ Bootstrap = Annotated[
 ]
 
 
-def release_of_world(world: str, bootstrap: str = "") -> str:
+def release_of_world(world: str, bootstrap: str = "", *, plays_scenarios: bool = False) -> str:
     """The release of Kafka that ``--on`` names; empty for the simulator.
 
     Args:
         world: the option.
         bootstrap: the option ``--bootstrap``, which only a real world has.
+        plays_scenarios: whether scenarios are played, which older releases can do as well.
 
     Raises:
         UsageError: there is no such world.
@@ -186,9 +187,15 @@ def release_of_world(world: str, bootstrap: str = "") -> str:
     if name != "kafka" or bool(at) != bool(release):
         raise UsageError(f"--on {world}: give kafka, or kafka@RELEASE as in kafka@4.2.0.")
     # Imported here, so that --help is quick.
-    from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, require_release
+    from streamproof.stores.jvm.kafka_jars import (
+        DEFAULT_RELEASE,
+        OLDEST_RELEASE,
+        OLDEST_STREAMS,
+        require_release,
+    )
 
-    require_release(release or DEFAULT_RELEASE)
+    oldest = OLDEST_STREAMS if plays_scenarios else OLDEST_RELEASE
+    require_release(release or DEFAULT_RELEASE, oldest)
     return release or DEFAULT_RELEASE
 
 

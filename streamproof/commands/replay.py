@@ -158,7 +158,7 @@ def replay(
             tuple(defect or ()),
             seed,
             work_dir,
-            release_of_world(on, bootstrap),
+            release_of_world(on, bootstrap, plays_scenarios=True),
             bootstrap,
         ),
         tuple(set_ or ()),

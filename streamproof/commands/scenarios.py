@@ -79,7 +79,7 @@ def list_scenarios(
     if play:
         names = subjects_with(subject or (), OfTheJvm(class_path, kafka, layer))
         stores = [Wanted(each, work_dir=work_dir) for each in ("", *names)]
-        if release := release_of_world(on):
+        if release := release_of_world(on, plays_scenarios=True):
             stores.append(Wanted(release=release))
         raise typer.Exit(ExitCode.FAILURE if _play_all(console, chosen, stores) else 0)
     if name:

@@ -15,12 +15,15 @@ import org.apache.kafka.streams.state.Stores;
 
 /** A left join of {@code stream} and {@code table} to {@code out}; the table is its changelog. */
 final class ReusedTableTopology {
+  /** {@code StreamsConfig.REUSE_KTABLE_SOURCE_TOPICS}, which Kafka has since 3.4. */
+  private static final String REUSE_THE_INPUT = "reuse.ktable.source.topics";
+
   private ReusedTableTopology() {
   }
 
   static Topology make(Properties properties) {
     properties.setProperty(
-        StreamsConfig.TOPOLOGY_OPTIMIZATION_CONFIG, StreamsConfig.REUSE_KTABLE_SOURCE_TOPICS);
+        StreamsConfig.TOPOLOGY_OPTIMIZATION_CONFIG, REUSE_THE_INPUT);
     Serde<byte[]> bytes = Serdes.ByteArray();
     StreamsBuilder builder = new StreamsBuilder();
     KTable<byte[], byte[]> table = builder.table(Topics.named("table"), Consumed.with(bytes, bytes),

@@ -98,11 +98,13 @@ final class Commands {
     }
   }
 
-  /** A window or session store has a database for each of its segments. */
+  /** A window or session store has a database for each of its segments: the newest fills up. */
   private static List<?> databases(Object store) {
-    return store.getClass().getSimpleName().contains("Segmented")
-        ? (List<?>) Reflect.call(Reflect.field(store, "segments"), "allSegments", true)
-        : List.of(store);
+    if (!store.getClass().getSimpleName().contains("Segmented")) {
+      return List.of(store);
+    }
+    List<?> all = (List<?>) Reflect.call(Reflect.field(store, "segments"), "allSegments", true);
+    return all.subList(Math.max(all.size() - 1, 0), all.size());
   }
 
   private static void flushDatabase(Object store) {

@@ -151,7 +151,7 @@ final class Contents {
   /** The store below all layers. */
   static Object innermost(Object store) {
     Object beneath = store;
-    while (has(beneath, "wrapped")) {
+    while (Reflect.has(beneath, "wrapped")) {
       beneath = Reflect.call(beneath, "wrapped");
     }
     return beneath;
@@ -166,17 +166,6 @@ final class Contents {
         ? Reflect.callStatic(store, STATE + "SessionKeySchema", "toBinary", key)
         : Reflect.callStatic(store, STATE + "WindowKeySchema", "toStoreKeyBinary", key, 0);
     return (byte[]) Reflect.call(made, "get");
-  }
-
-  private static boolean has(Object store, String method) {
-    for (Class<?> each = store.getClass(); each != null; each = each.getSuperclass()) {
-      for (java.lang.reflect.Method one : each.getDeclaredMethods()) {
-        if (one.getName().equals(method) && one.getParameterCount() == 0) {
-          return true;
-        }
-      }
-    }
-    return false;
   }
 
   private static Map<String, Object> position(Object store) {

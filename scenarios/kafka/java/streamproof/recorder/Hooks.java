@@ -88,8 +88,11 @@ public final class Hooks {
         Threads::migrated, "thread.lost");
     application("shutdown", TASKS + "StreamThread", "completeShutdown", "enter", Threads::ended,
         "thread.died", "thread.stopped");
-    application("commit", TASKS + "TaskExecutor", "commitOffsetsOrTransaction", "exit",
-        Threads::committed, "thread.committed");
+    String commit = "commitOffsetsOrTransaction";
+    application("commit:from-3.2", TASKS + "TaskExecutor", commit, "exit", Threads::committed,
+        "thread.committed");
+    application("commit:to-3.1", TASKS + "TaskManager", commit, "exit", Threads::committed,
+        "thread.committed");
     application("producer", CLIENTS + "KafkaProducer", "<init>", "exit", Threads::producerMade,
         "thread.producer");
     application("producer-id", CLIENTS + "internals.TransactionManager", "setProducerIdAndEpoch",
@@ -148,8 +151,12 @@ public final class Hooks {
         "restore.batch");
     application("restore-end", restoring, "onRestoreEnd", "enter", Restorations::end,
         "restore.end");
-    application("restore-suspended", restoring, "onRestoreSuspended", "enter",
+    application("restore-suspended:from-3.6.1", restoring, "onRestoreSuspended", "enter",
         Restorations::suspended, "restore.suspended");
+    // Before, Kafka calls the method of the interface, and no listener hears of it.
+    String listener = "org.apache.kafka.streams.processor.StateRestoreListener";
+    application("restore-suspended:to-3.6.0", listener, "onRestoreSuspended", "enter", call -> {
+    }, "restore.suspended");
     String updating = STREAMS + "$DelegatingStandbyUpdateListener";
     application("update-start", updating, "onUpdateStart", "enter", Restorations::updateStart,
         "update.start");

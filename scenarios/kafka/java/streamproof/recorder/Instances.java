@@ -34,7 +34,7 @@ final class Instances {
     Object streams = call.self();
     Commands.knowClient(streams);
     Map<String, ?> values = (Map<String, ?>) Reflect.call(
-        Reflect.field(streams, "applicationConfigs"), "values");
+        Reflect.field(streams, "applicationConfigs", "config"), "values");
     Map<String, Object> settings = new LinkedHashMap<>();
     SETTINGS.forEach(each -> settings.put(each, values.get(each)));
     String process = Events.process((String) Reflect.field(streams, "clientId"));

@@ -30,6 +30,22 @@ final class Reflect {
     }
   }
 
+  /** The value of a field that older releases have by another name. */
+  static Object field(Object object, String name, String older) {
+    return hasField(object, name) ? field(object, name) : field(object, older);
+  }
+
+  private static boolean hasField(Object object, String name) {
+    for (Class<?> each = object.getClass(); each != null; each = each.getSuperclass()) {
+      for (Field field : each.getDeclaredFields()) {
+        if (field.getName().equals(name)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
   /** All values of an object that have a type, which is named without its package, in an array. */
   static Object fields(Object object, String typeName) {
     List<Object> found = new ArrayList<>();
@@ -48,6 +64,18 @@ final class Reflect {
       Array.set(array, at, found.get(at));
     }
     return array;
+  }
+
+  /** Whether an object has a method without parameters. */
+  static boolean has(Object object, String method) {
+    for (Class<?> each = object.getClass(); each != null; each = each.getSuperclass()) {
+      for (Method one : each.getDeclaredMethods()) {
+        if (one.getName().equals(method) && one.getParameterCount() == 0) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   /** What a method of an object returns. */

@@ -39,7 +39,9 @@ final class Threads {
         .forEach((task, sum) -> sums.put(task.toString(), sum));
     Object manager = Reflect.field(call.self(), "taskManager");
     Set<String> owned = new TreeSet<>();
-    ((Map<?, ?>) Reflect.call(manager, "allTasks")).forEach((id, task) -> {
+    // Before 3.4, there is another name for all tasks.
+    String tasks = Reflect.has(manager, "allTasks") ? "allTasks" : "tasks";
+    ((Map<?, ?>) Reflect.call(manager, tasks)).forEach((id, task) -> {
       if ((Boolean) Reflect.call(task, "isActive")) {
         owned.add(id.toString());
       }
