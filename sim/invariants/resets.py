@@ -132,8 +132,8 @@ class InputsAreReadOn(_Positions):
         super().__init__(history)
         # By thread and task, since the task runs: by input, the next offset.
         self._next: dict[tuple[str, str], dict[str, int]] = {}
-        # By thread, task and input, where a reset goes on once the fetched records are processed.
-        self._resets: dict[_Input, int] = {}
+        # By thread, task and input, where resets go on once what was fetched before is processed.
+        self._resets: dict[_Input, list[int]] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -152,7 +152,7 @@ class InputsAreReadOn(_Positions):
         return super()._state(event)
 
     def _reset(self, event: Event) -> Iterator[str]:
-        self._resets[event.actor, event.task, event.partition] = event.offset
+        self._resets.setdefault((event.actor, event.task, event.partition), []).append(event.offset)
         yield from ()
 
     def _process(self, event: Event) -> Iterable[str]:
@@ -168,9 +168,10 @@ class InputsAreReadOn(_Positions):
         if any(self._following(partition, each) == offset for each in starts):
             return ()
         following = self._following(partition, start)
-        if self._resets:
-            target = self._resets.pop((event.actor, event.task, partition), None)
-            if target is not None and self._following(partition, target) == offset:
+        targets = self._resets.pop((event.actor, event.task, partition), [])
+        for number, target in enumerate(targets, start=1):
+            if self._following(partition, target) == offset:
+                self._resets[event.actor, event.task, partition] = targets[number:]
                 return ()
         what = "again" if offset < start else f"and not {following}"
         return [f"{event.actor} has to read {partition} on from {start}, but takes {offset} {what}"]

@@ -50,7 +50,7 @@ from streamproof.sim.invariants.ownership import (
 )
 from streamproof.sim.invariants.queries import StandbyShowsAPrefix
 from streamproof.sim.invariants.query_routes import RefusalsAreTrue
-from streamproof.sim.invariants.resets import GonePositionsStartOver
+from streamproof.sim.invariants.resets import GonePositionsStartOver, InputsAreReadOn
 from streamproof.sim.invariants.store_formats import (
     LiveFormatIsThatOfTheAssignment,
     OlderFormatIsDeletedInTime,
@@ -1034,6 +1034,22 @@ def test_a_copy_that_never_ran_shows_a_prefix() -> None:
     closed: Happens = ("task.closed", {"task": "0_0", "closing": "DIRTY"})
     reopened = (*ended, closed, contents("store.found", 0, {b"k": b"1"}))
     assert len(found(StandbyShowsAPrefix, *reopened, wrong)) == 1
+
+
+def test_two_resets_may_come_before_a_record_of_the_first() -> None:
+    """What was fetched after the first reset is processed, though the log has deleted it."""
+    there = [appended(offset, partition="in-0") for offset in range(10)]
+    resets: list[Happens] = [
+        ("input.reset", {"task": "0_0", "partition": "in-0", "offset": offset, "position": 1})
+        for offset in (4, 7)
+    ]
+    begun = (*there, state("RUNNING"), processed(0), *resets)
+    assert (
+        found(InputsAreReadOn, *begun, processed(4), processed(5), processed(7), processed(8)) == []
+    )
+    assert found(InputsAreReadOn, *begun, processed(7)) == []
+    assert len(found(InputsAreReadOn, *begun, processed(7), processed(4))) == 1
+    assert len(found(InputsAreReadOn, *begun, processed(4), processed(6))) == 1
 
 
 def test_the_application_writes_in_transactions_and_others_as_they_like() -> None:
