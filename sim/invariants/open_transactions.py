@@ -22,6 +22,7 @@ class EveryWriteIsInATransaction(Invariant):
 
     name = "what an exactly-once application writes is in a transaction"
     requirement = "EOS-010"
+    situation = "an application under exactly-once wrote a record"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -43,12 +44,15 @@ class EveryWriteIsInATransaction(Invariant):
         return ()
 
     def _appended(self, event: Event) -> Iterable[str]:
-        if event.attributes["transactional"]:
+        is_inside = event.attributes["transactional"]
+        if is_inside and self.tried:
             return ()
         topic = _topic(event.partition)
         if topic not in self._topics and not topic.endswith("-repartition"):
             return ()
-        return [f"the record at {event.offset} of {event.partition} is in no transaction"]
+        self.tried = True
+        record = f"the record at {event.offset} of {event.partition}"
+        return [] if is_inside else [f"{record} is in no transaction"]
 
 
 def _topic(partition: str) -> str:
