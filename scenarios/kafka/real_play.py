@@ -16,7 +16,6 @@ from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_settings import (
     SESSION,
     disks_of,
-    fitting,
     needs_proxy,
     rest_of,
     restarts_of,
@@ -55,7 +54,7 @@ def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str =
         raise UsageError(
             f"{scenario.name} ({setup.name}) cannot be played on Kafka {release}: {reason}."
         )
-    settings = fitting(settings_of(setup.plan), release)
+    settings = settings_of(setup.plan, release)
     recorded, director = _recorded(scenario, setup, release, settings)
     return judged_play(
         scenario,

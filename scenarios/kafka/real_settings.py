@@ -235,11 +235,12 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
             yield reason
 
 
-def settings_of(plan: Plan, *, on_existing: bool = False) -> dict[str, str]:
+def settings_of(plan: Plan, release: str, *, on_existing: bool = False) -> dict[str, str]:
     """The settings of Kafka Streams that a plan means.
 
     Args:
         plan: the plan.
+        release: the release of the instances, which decides on names and on what is there.
         on_existing: whether the cluster is there already, and takes no shorter sessions than usual.
     """
     config = plan.config
@@ -284,7 +285,7 @@ def settings_of(plan: Plan, *, on_existing: bool = False) -> dict[str, str]:
         found["main.consumer.internal.leave.group.on.close"] = "true"
     # The topology asks for this, and Kafka does not know it.
     found["streamproof.partitions"] = plan.partitions
-    return {name: str(value) for name, value in found.items()}
+    return fitting({name: str(value) for name, value in found.items()}, release)
 
 
 def fitting(settings: Mapping[str, str], release: str) -> dict[str, str]:

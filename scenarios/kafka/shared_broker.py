@@ -103,7 +103,7 @@ def play_on(
         scenario,
         setup,
         release=release,
-        session_ms=int(settings_of(setup.plan, on_existing=True)[SESSION]),
+        session_ms=int(settings_of(setup.plan, release, on_existing=True)[SESSION]),
         recorded=run.recorded,
         wrong=run.wrong,
         undone=run.undone,
@@ -199,7 +199,7 @@ class SharedBroker:
         begun, interrupted = time.monotonic(), self._interrupted
         plan, timeline = setup.plan, scenario.file.timeline
         topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
-        settings = settings_of(plan, on_existing=bool(self._existing))
+        settings = settings_of(plan, self._release, on_existing=bool(self._existing))
         at = self._recorded.stat().st_size
         prefix, sender = self._serve(topics_of(plan))
         share = Share(self._recorded, prefix, at)

@@ -95,7 +95,9 @@ def test_the_outputs_of_each_topology_are_those_of_the_reference(name: str) -> N
             rows = [RealRecord(-1, key, value, time + at) for key, value, time in ROWS]
             application.send(topic, 0, rows)
         # Long enough that the inputs of a task are processed in their order.
-        application.start("instance-0", {**settings_of(plan), "max.task.idle.ms": "3000"})
+        application.start(
+            "instance-0", {**settings_of(plan, DEFAULT_RELEASE), "max.task.idle.ms": "3000"}
+        )
         deadline = time.monotonic() + DONE_S
         found, logs = ["nothing was read"], {}
         while found and time.monotonic() < deadline:

@@ -117,7 +117,7 @@ def test_faults_of_the_network_can_be_played(name: str) -> None:
 def test_a_plan_is_played_with_all_that_it_says() -> None:
     """A scenario whose handlers stayed behind would blame Kafka for its outputs."""
     setup = read(find("KIP-1034")).setups["fixed"]
-    settings = settings_of(setup.plan)
+    settings = settings_of(setup.plan, DEFAULT_RELEASE)
 
     assert settings["processing.exception.handler"].endswith(
         "LogAndContinueProcessingExceptionHandler"
@@ -168,6 +168,11 @@ def test_settings_fit_the_release() -> None:
     assert fitting({}, "3.7.1") == {"__state.updater.enabled__": "true"}
     assert fitting({}, "3.6.2") == fitting({}, "3.8.0") == {}
 
+    plan = read(find("KAFKA-6502")).setups["fixed"].plan
+    for on_existing in (False, True):
+        old = settings_of(plan, "3.9.2", on_existing=on_existing)
+        assert old["default.deserialization.exception.handler"].endswith("ContinueExceptionHandler")
+
 
 def test_a_target_of_which_nothing_can_be_played_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be played on Kafka"):
@@ -196,7 +201,7 @@ def test_a_world_that_is_none(world: str) -> None:
 
 
 def test_sessions_that_a_plan_leaves_open_are_short() -> None:
-    assert settings_of(Plan())["session.timeout.ms"] == "3000"
+    assert settings_of(Plan(), DEFAULT_RELEASE)["session.timeout.ms"] == "3000"
 
 
 @pytest.mark.parametrize(

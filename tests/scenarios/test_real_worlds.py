@@ -89,7 +89,9 @@ def test_each_setting_that_varies_reaches_the_real_processes() -> None:
         for name in StreamsConfig.__dataclass_fields__
         if len({getattr(each.config, name) for each in plans}) > 1
     }
-    told = {name.replace(".", "_") for name in settings_of(plans[0])} | {"max_poll_records"}
+    told = {name.replace(".", "_") for name in settings_of(plans[0], DEFAULT_RELEASE)} | {
+        "max_poll_records"
+    }
 
     assert varying - {"exactly_once", "assignor"} <= told
     assert len(varying) >= 6
