@@ -101,6 +101,8 @@ class StreamThread:
         self._release = release
         # The formats of the stores that the thread opens, the live one first.
         self._formats = release.formats
+        # Whether its last assignment said that older formats are to be deleted.
+        self._is_upgraded = False
         self._assignor = PartitionAssignor(application, host, disk, release, actor=self.name)
         self._membership = self._clients.membership(
             self._subscription, self._lead, self._consumer.wakeup
@@ -427,9 +429,13 @@ class StreamThread:
         is_done = self._release.formats_after(version) == (2,)
         is_done &= not self._world.defect("keeps-older-format")
         is_done |= self._world.defect("deletes-older-format-early") and self._formats == (1, 2)
-        if is_done and self._config.live_format == "assignment":
-            self._disk.discard_older(self.name)
+        self._is_upgraded = is_done and self._config.live_format == "assignment"
+        self._discard_older()
         self._disk.tell_formats(self.name)
+
+    def _discard_older(self) -> None:
+        if self._is_upgraded:
+            self._disk.discard_older(self.name)
 
     def _open_pending(self) -> Steps:
         """Open the assigned tasks. A task whose directory is locked waits."""
@@ -440,6 +446,8 @@ class StreamThread:
                     del self._pending[name]
                 continue
             del self._pending[name]
+            # Another thread may have served the older format until now.
+            self._discard_older()
             self._open(name, is_active=is_active)
             yield self._world.time.timeout(0)
 
