@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,10 @@ ERROR = re.compile(r"(^|[\[\s])ERROR\b|^(Exception in|[\w.]+(Exception|Error)\b)
 LONGEST_LINE = 300
 """The most characters of such a line."""
 
+NATIVES = "ROCKSDB_SHAREDLIB_DIR"
+"""The variable that tells RocksDB in a JVM where to unpack its library of 15 MB. A JVM that is
+killed does not delete its copy, so each process has a directory for it, deleted with the kill."""
+
 GUARD = """
 trap '' INT TERM HUP PIPE
 directory=$(mktemp -d -t streamproof-kafka-XXXXXXXX) || exit
@@ -59,9 +64,10 @@ class RealProcess:
         pid: its id.
     """
 
-    def __init__(self, log: Path, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, log: Path, natives: Path, popen: subprocess.Popen[bytes]) -> None:
         self.pid = popen.pid
         self._log = log
+        self._natives = natives
         self._popen = popen
 
     @property
@@ -95,6 +101,7 @@ class RealProcess:
         """End the process at once (SIGKILL)."""
         self._popen.kill()
         self._popen.wait()
+        shutil.rmtree(self._natives, ignore_errors=True)
 
     def freeze(self) -> None:
         """Let the process stand still without noticing (SIGSTOP)."""
@@ -181,6 +188,8 @@ class Processes:
             environment: variables besides those of this process, or instead of them.
         """
         log = self.directory / f"{name}.log"
+        natives = self.directory / f"{name}.natives"
+        natives.mkdir()
         with log.open("xb") as output:
             popen = subprocess.Popen(
                 command,
@@ -188,10 +197,10 @@ class Processes:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=where or self.directory,
-                env={**os.environ, **environment},
+                env={**os.environ, NATIVES: str(natives), **environment},
                 process_group=self._guard.pid,
             )
-        self._started.append(RealProcess(log, popen))
+        self._started.append(RealProcess(log, natives, popen))
         return self._started[-1]
 
     def close(self) -> None:
