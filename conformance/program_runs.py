@@ -3,27 +3,25 @@
 The threads of a store go on while the doomed process dies, and a store may draw random numbers. So
 what a check has found once may be missing the next time, and a program that says otherwise would
 mislead. Most programs are run in a fork of the check, which takes no time. Some are run as their
-readers will run them, in a new interpreter. One that writes a lot: how far such threads come
-depends on the disk and on preloaded libraries. One that records system calls: a fork of the check
-cannot load the recorder. And those of a check with threads of a store, which may hold a lock in a
-fork. What one thread does is the same each time, so that one run is enough there. A recording is
-made anew in each run, and threads of a store shift the numbers of its calls.
+readers will run them, in a new interpreter, which forks for each run. One that writes a lot: how
+far such threads come depends on the disk and on preloaded libraries. One that records system calls:
+a fork of the check cannot load the recorder. And those of a check with threads of a store, which
+may hold a lock in a fork. What one thread does is the same each time, so that one run is enough
+there. A recording is made anew in each run, and threads of a store shift the numbers of its calls.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from streamproof.conformance import repeated_program
 from streamproof.conformance.crash import triggers
 from streamproof.conformance.program_text import END_OF_SHOWN, ONLY_SHOWN
+from streamproof.conformance.repeated_program import RECORDING, fails
 
 __all__ = ["made_sure"]
 
@@ -45,16 +43,14 @@ _THREADED = ("lab.crash(", "lab.simulate(", *_NUMBERED, *_RACES)
 _LOOP = "    for n in range("
 """What a doomed function does that writes a lot."""
 
-_RECORDING = "Lab.record_system_calls("
-
-_ANEW = (_LOOP, _RECORDING)
+_ANEW = (_LOOP, RECORDING)
 """What a program has that a fork of the check cannot show."""
 
 MOST_SECONDS = 20
-"""The seconds after which a run in a fork is ended. Such a program does not show the failure."""
+"""The seconds after which a run in a fork of the check is ended: it does not show the failure."""
 
 MOST_SECONDS_ANEW = 120
-"""The same of a run in a new interpreter, which a busy machine takes long to start, perhaps twice.
+"""The same of a new interpreter, which a busy machine takes long to start, and of each of its runs.
 
 No limit for calls of the store holds here: a program that takes long is no store that hangs.
 """
@@ -74,8 +70,10 @@ def made_sure(program: str, directory: Path) -> str:
     is_alike = has_threads and not _has((*_NUMBERED, *_RACES), program)
     runs = 1 if is_alike else RUNS if _has(_THREADED, program) else FEW_RUNS
     try:
-        fails = _fails_anew if anew else _fails
-        is_sure = all(fails(program, directory) for _ in range(runs))
+        if anew:
+            is_sure = _fails_anew(program, directory, runs)
+        else:
+            is_sure = all(fails(program, directory, MOST_SECONDS) for _ in range(runs))
     finally:
         shutil.rmtree(directory.parent, ignore_errors=True)
     return program if is_sure else f"{ONLY_SHOWN}\n{program}{END_OF_SHOWN}\n"
@@ -90,51 +88,24 @@ def _has_threads() -> bool:
     return len([*Path("/proc/self/task").iterdir()]) > 1
 
 
-def _fails(program: str, directory: Path) -> bool:
-    """Whether a program ends with an error, in a process of its own."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        # Whatever happens here, this process ends, and never returns into the check.
-        with contextlib.suppress(BaseException):
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(MOST_SECONDS)
-            tempfile.tempdir = str(directory)
-            # The labs of the program delete their directories at its end, and nothing else does.
-            atexit._clear()  # noqa: SLF001 - nothing public does this
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 1)
-            os.dup2(null, 2)
-            try:
-                exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})  # noqa: S102
-                code = 0
-            except SystemExit as ended:
-                # A program that could not try anything ends with 2, and so shows nothing.
-                code = ended.code if isinstance(ended.code, int) else 1
-            finally:
-                atexit._run_exitfuncs()  # noqa: SLF001
-        os._exit(code)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status) == 1
-
-
-def _fails_anew(program: str, directory: Path) -> bool:
-    """Whether a program ends with an error, in a new interpreter."""
+def _fails_anew(program: str, directory: Path, runs: int) -> bool:
+    """Whether a program ends with an error each time, in forks of a new interpreter."""
     path = directory / "program.py"
     path.write_text(program, "utf-8")
     # As its reader starts the program: nothing is preloaded, and nothing says why that failed.
     preloaded = ("LD_PRELOAD", triggers.WHY_UNSEEN)
     environment = {name: text for name, text in os.environ.items() if name not in preloaded}
+    words = (path, runs, MOST_SECONDS_ANEW)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", path],
+            [sys.executable, "-P", "-m", repeated_program.__name__, *map(str, words)],
             env=environment,
             # A process that the store leaves behind would keep a pipe open.
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             check=False,
-            timeout=MOST_SECONDS_ANEW,
+            timeout=MOST_SECONDS_ANEW * (1 + runs),
         )
     except subprocess.TimeoutExpired:
         return False
-    return done.returncode == 1
+    return done.returncode == repeated_program.FAILS

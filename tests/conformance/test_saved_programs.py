@@ -209,7 +209,7 @@ def test_a_process_with_threads_is_not_forked_for_a_program(
     end: str, is_sure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new interpreter runs it."""
-    monkeypatch.delattr(program_runs, "_fails")
+    monkeypatch.delattr(program_runs, "fails")
     program = render_program("in-memory", "exactly-once", [*NOTED[:1], end])
     (tmp_path / "task").mkdir()
     done = Event()
