@@ -6,7 +6,7 @@ fault of instances with each topology.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,11 +18,24 @@ from streamproof.sim.nemesis import KINDS
 from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.topologies import TOPOLOGIES
 
-__all__ = ["GOALS", "fault_situations", "situations_of"]
+__all__ = ["GOALS", "fault_situations", "in_short", "situations_of"]
+
+_WITH = " with the topology "
 
 
 def _with_topology(fault: str, topology: str) -> str:
-    return f"the fault {fault} with the topology {topology}"
+    return f"the fault {fault}{_WITH}{topology}"
+
+
+def in_short(situations: Iterable[str]) -> list[str]:
+    """Names of situations, sorted; a fault is named once, with all its topologies."""
+    topologies: dict[str, list[str]] = {}
+    for name in sorted(situations):
+        fault, _, topology = name.partition(_WITH)
+        topologies.setdefault(fault, []).extend([topology] if topology else [])
+    return [
+        f"{name} with {', '.join(those)}" if those else name for name, those in topologies.items()
+    ]
 
 
 def situations_of(topologies: Collection[str], kinds: Collection[str] = ()) -> list[str]:

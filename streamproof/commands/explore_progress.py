@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -15,7 +16,7 @@ from streamproof.scenarios.exploration_ledger import Ledger
 from streamproof.scenarios.shrinking import Shape, ShrinkStep
 from streamproof.sim.exploration import Explored
 from streamproof.sim.plan_space import PlanSpace
-from streamproof.sim.situations import situations_of
+from streamproof.sim.situations import in_short, situations_of
 
 __all__ = [
     "ExplorationProgress",
@@ -129,8 +130,9 @@ def print_summary(console: Console, ledger: Ledger, space: PlanSpace) -> None:
     never = possible.difference(*(each.marks for each in ledger.runs))
     came_about = len(possible) - len(never)
     console.print(f"{came_about} of {len(possible)} situations came about.")
-    for name in sorted(never):
-        console.print(f"  not reached: {name}")
+    if never:
+        names = "; ".join(in_short(never))
+        console.print(Padding(Text(f"Not reached: {names}."), (0, 0, 0, 2)))
 
 
 def problem_line(run: Explored, subject: str) -> Text:

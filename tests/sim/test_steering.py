@@ -13,7 +13,7 @@ from streamproof.sim.exploration import SeededWorlds, explore
 from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.plan_space import EVERYTHING, PlanSpace, draw
 from streamproof.sim.simulation import run
-from streamproof.sim.situations import GOALS, situations_of
+from streamproof.sim.situations import GOALS, in_short, situations_of
 from streamproof.sim.steering import BEHIND, Steering
 
 COUNTS = PlanSpace(topologies=["count"], kinds=["crash", "power"])
@@ -120,3 +120,15 @@ def test_worlds_that_few_draw_are_clean(seed: int) -> None:
     choices = Choices.seeded(seed)
     plan = draw(choices, GOALS["a filtered or mapped row keeps its timestamp"])
     assert run(choices, plan).violations == []
+
+
+def test_situations_in_short() -> None:
+    """A fault has one entry, with its topologies; everything is sorted."""
+    names = [
+        "the fault power with the topology count",
+        "a task idled",
+        "the fault network.late",
+        "the fault power with the topology session-count",
+    ]
+    told = ["a task idled", "the fault network.late", "the fault power with count, session-count"]
+    assert in_short(names) == told
