@@ -64,8 +64,7 @@ class CheckRun(CheckContext):
 
         ``is_whole`` programs have all that a check did before, and nobody has shortened them.
         """
-        shortens = self.settings.shrinks and not self.subject.is_remote
-        if shortens and self._may_be_kept(violation):
+        if self.settings.shrinks and self._may_be_kept(violation):
             # A full disk, say, must not take the finding away: its program is long, then.
             with contextlib.suppress(OSError, ValueError, StreamproofError):
                 violation.program = self._tried_out(violation, is_whole=is_whole)
@@ -88,6 +87,8 @@ class CheckRun(CheckContext):
             return Lab(subject, guarantee=guarantee, directory=self.new_directory())
 
         program = violation.program
+        if self.subject.is_remote:
+            return made_sure(program, self.new_directory(), is_remote=True)
         if violation.weaker not in ("", program) and not passes(
             program, self.subject, make_lab, self.status
         ):

@@ -56,19 +56,22 @@ No limit for calls of the store holds here: a program that takes long is no stor
 """
 
 
-def made_sure(program: str, directory: Path) -> str:
+def made_sure(program: str, directory: Path, *, is_remote: bool = False) -> str:
     """A program; if it does not fail each time that it is run, it says so, and ends with 2.
 
     Args:
         program: the program.
         directory: an empty directory for the program, which is deleted.
+        is_remote: whether a store host serves the store. A fork of the check would talk to the
+            hosts of the check, and each run starts hosts of its own, which takes long.
     """
-    if ONLY_SHOWN in program:
+    if ONLY_SHOWN in program or (is_remote and not _has(_THREADED, program)):
         return program
     has_threads = "lab.crash(" not in program and _has_threads()
-    anew = has_threads or _has(_ANEW, program)
+    anew = is_remote or has_threads or _has(_ANEW, program)
     is_alike = has_threads and not _has((*_NUMBERED, *_RACES), program)
-    runs = 1 if is_alike else RUNS if _has(_THREADED, program) else FEW_RUNS
+    is_single = is_remote or is_alike
+    runs = 1 if is_single else RUNS if _has(_THREADED, program) else FEW_RUNS
     try:
         if anew:
             is_sure = _fails_anew(program, directory, runs)

@@ -224,6 +224,21 @@ def test_a_process_with_threads_is_not_forked_for_a_program(
     assert fails_by_itself(sure) is is_sure
 
 
+def test_a_program_with_a_store_host_is_run_if_it_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, in a new interpreter: a fork would share the hosts of the check."""
+    monkeypatch.delattr(program_runs, "fails")
+    killed = ["def doomed():", "    lab.open()", "lab.crash(doomed)", *NOTED[:1]]
+    for number, (lines, is_sure) in enumerate(
+        [([*killed, "assert False"], True), ([*killed, "assert True"], False), (NOTED[:1], True)]
+    ):
+        directory = tmp_path / f"t{number}" / "task"
+        directory.mkdir(parents=True)
+        program = render_program("in-memory", "exactly-once", lines)
+        assert fails_by_itself(made_sure(program, directory, is_remote=True)) is is_sure
+
+
 @pytest.mark.parametrize("is_sure", [True, False])
 def test_a_program_that_records_system_calls_is_run(is_sure: bool, tmp_path: Path) -> None:
     """A store that keeps its promise makes it unsure; it begins with the recording anew."""
