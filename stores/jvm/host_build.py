@@ -102,13 +102,16 @@ def _sources(release: str) -> dict[str, str]:
 
 
 def _is_within(release: str, range_: str) -> bool:
-    """Whether a release is within a range, such as ``to-4.2``; 4.2.1 is a release of 4.2."""
+    """Whether a release is within a range: ``to-4.2``, ``in-4.3``, ``from-4.4`` and the like.
+
+    4.2.1 is a release of 4.2.
+    """
     if range_ == EVERY_RELEASE:
         return True
     way, _, bound = range_.partition("-")
     end = release_numbers(bound)
     numbers = release_numbers(release)[: len(end)]
-    return numbers <= end if way == "to" else numbers >= end
+    return {"to": numbers <= end, "in": numbers == end, "from": numbers >= end}[way]
 
 
 def unpack_native_library(jars: list[Path], folder: Path) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "OLDEST_RELEASE",
     "OLDEST_STREAMS",
     "STREAMS",
+    "TRANSACTIONS_IN_STORES",
     "broker_release",
     "class_path_of",
     "release_numbers",
@@ -27,6 +28,9 @@ __all__ = [
 
 DEFAULT_RELEASE = "4.3.1"
 """The newest release that was tried."""
+
+TRANSACTIONS_IN_STORES = "4.4.0"
+"""The first release with transactional stores (KIP-892)."""
 
 OLDEST_RELEASE = "3.9.0"
 """The first release that was tried."""

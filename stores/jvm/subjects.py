@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from streamproof.errors import UsageError
-from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, require_release
+from streamproof.stores.jvm.kafka_jars import (
+    DEFAULT_RELEASE,
+    TRANSACTIONS_IN_STORES,
+    release_numbers,
+    require_release,
+)
 from streamproof.stores.jvm.layers import LAYERS, Layer, default_layer, require_layer
 
 __all__ = [
@@ -28,7 +33,10 @@ __all__ = [
     "with_release",
 ]
 
-KAFKA = {
+TRANSACTIONAL = "-transactional"
+"""The end of the name of a store of Kafka that stages its writes until a commit (KIP-892)."""
+
+_PLAIN = {
     "kafka:rocksdb": "Kafka's RocksDBStore, as Stores.persistentKeyValueStore gives it.",
     "kafka:rocksdb-timestamped": "Kafka's RocksDBTimestampedStore, with record timestamps.",
     "kafka:rocksdb-versioned": "Kafka's RocksDBVersionedStore: the latest version of each key.",
@@ -38,6 +46,12 @@ KAFKA = {
     "kafka:in-memory": "Kafka's InMemoryKeyValueStore, as Stores.inMemoryKeyValueStore gives it.",
     "kafka:in-memory-window": "Kafka's InMemoryWindowStore: windows of 10 s, kept for 180 s.",
     "kafka:in-memory-session": "Kafka's InMemorySessionStore: sessions, kept for 180 s.",
+}
+
+KAFKA = _PLAIN | {
+    f"{name}{TRANSACTIONAL}": f"{name} with enable.transactional.statestores, from Kafka 4.4.0 on."
+    for name in _PLAIN
+    if "versioned" not in name
 }
 """Kafka's own stores by name."""
 
@@ -168,7 +182,7 @@ def command_of(name: str) -> str:
     store, named, release = _parts_of(name)
     if "@" in name:
         require_release(release)
-    release = release or DEFAULT_RELEASE
+    release = release or _default_release(store)
     layer = cast(Layer, named) if named else default_layer(release)
     if not store.startswith(JAVA) and store not in KAFKA:
         raise UsageError(
@@ -176,8 +190,24 @@ def command_of(name: str) -> str:
             f"{', '.join(LAYERS)} behind another colon."
         )
     require_layer(layer, release)
+    if _is_transactional(store) and release_numbers(release) < release_numbers(
+        TRANSACTIONS_IN_STORES
+    ):
+        raise UsageError(
+            f"Subject {name!r}: Kafka {release} has no transactional stores. Take a release from "
+            f"{TRANSACTIONS_IN_STORES} on."
+        )
     path = _require_class_path(name) if store.startswith(JAVA) else []
     return host_command(release, store, layer, path)
+
+
+def _is_transactional(store: str) -> bool:
+    return store in KAFKA and store.endswith(TRANSACTIONAL)
+
+
+def _default_release(store: str) -> str:
+    """The newest release that was tried, or the first one that has the store."""
+    return TRANSACTIONS_IN_STORES if _is_transactional(store) else DEFAULT_RELEASE
 
 
 def _require_class_path(name: str) -> list[str]:

@@ -55,6 +55,10 @@ def test_a_layer_that_does_not_fit(names: list[str], layer: str, message: str) -
         ("kafka:rocksdb:bytes@4.2.2", "The stores of Kafka 4.2.2 keep no offsets, so there is"),
         ("kafka:rocksdb:cake", "each with one of the layers bytes, "),
         ("kafka:rocksdb@3.8.1", "Kafka 3.8.1 is too old to be verified. Take a release from 3.9.0"),
+        (
+            "kafka:rocksdb-transactional@4.3.1",
+            "Kafka 4.3.1 has no transactional stores. Take a release from 4.4.0 on.",
+        ),
         ("kafka:rocksdb@", "'' is no release of Kafka."),
         ("kafka:rocksdb@4.2.2:task", "'4.2.2:task' is no release of Kafka."),
     ],
@@ -87,6 +91,9 @@ def test_a_layer_and_a_release_do_not_change_what_a_store_is() -> None:
         ("4.3.0", "to-4.2", False),
         ("4.3.0", "from-4.3", True),
         ("4.10.0", "from-4.3", True),
+        ("4.3.1", "in-4.3", True),
+        ("4.4.0", "in-4.3", False),
+        ("4.2.2", "in-4.3", False),
         ("3.9.2", "from-4.0", False),
         ("3.9.2", "to-3.9.1", False),
     ],
@@ -98,14 +105,16 @@ def test_a_release_gets_the_sources_of_its_range(
     assert host_build._is_within(release, range_) is is_within
 
 
-@pytest.mark.parametrize("release", ["3.9.0", "4.0.2", "4.2.2", "4.3.1"])
+@pytest.mark.parametrize("release", ["3.9.0", "4.0.2", "4.2.2", "4.3.1", "4.4.0"])
 def test_each_class_of_the_host_has_one_source(release: str) -> None:
     """Of several ranges, a release is in one for each class, and has the classes of all ranges."""
     found = host_build._sources(release)
 
     assert {each.rpartition("/")[2] for each in found} >= {
-        *("Host.java", "Layers.java", "TaskMetrics.java", "OneStoreTask.java", "StoreOffsets.java")
+        *("Host.java", "Layers.java", "TaskMetrics.java", "OneStoreTask.java", "StoreOffsets.java"),
+        "Internals.java",
     }
+    assert any(each.endswith("StateManagers.java") for each in found) == (release >= "4.3")
     alone = any(each.endswith("StoreAlone.java") for each in found)
     assert alone == (default_layer(release) == "bytes")
 

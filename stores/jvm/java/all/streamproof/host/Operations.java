@@ -9,8 +9,8 @@ import java.util.TreeMap;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.internals.RecordHeaders;
-import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.processor.internals.Internals;
 import org.apache.kafka.streams.processor.internals.OneStoreTask;
 import org.apache.kafka.streams.processor.internals.ProcessorRecordContext;
 import org.apache.kafka.streams.query.Position;
@@ -26,6 +26,7 @@ abstract class Operations {
   private Map<String, Object> declared = Map.of();
   private String around = "bytes";
   private boolean takesName;
+  private boolean transactional;
   private TaskSetting setting;
   private Layer layer;
   private long processedTime = -1;
@@ -50,6 +51,15 @@ abstract class Operations {
   /** Serve stores of other names, too, in the layers in which several share a directory. */
   final void takeNames(boolean takes) {
     takesName = takes;
+  }
+
+  /** Open the store with transactions, which Kafka's stores have from 4.4 on (KIP-892). */
+  final void stageWrites(boolean stages) {
+    transactional = stages;
+  }
+
+  private boolean isTransactional() {
+    return transactional || Boolean.TRUE.equals(declared.get("transactional"));
   }
 
   /** Perform a request; the answer is made of bytes, texts, numbers, lists and maps, or null. */
@@ -82,9 +92,10 @@ abstract class Operations {
         layer.restore(restored(request));
         return null;
       case "approximate_num_uncommitted_entries":
+        // Kafka counts the bytes alone; -1 is the answer of a store that cannot count.
+        return isTransactional() ? -1 : 0;
       case "approximate_num_uncommitted_bytes":
-        // No store of these releases stages writes (KIP-892: the default of StateStore is 0).
-        return 0;
+        return Internals.uncommittedBytes(store);
       case "next":
         return iterators.get(request.number("iterator")).next(request.number("limit"));
       case "peek_next_key":
@@ -185,6 +196,9 @@ abstract class Operations {
     if (around.equals("task")) {
       OneStoreTask.addClaims(claims, store);
     }
+    if (transactional) {
+      claims.put("transactional", true);
+    }
     claims.put("forgets_offsets", false);
     claims.put("position", true);
     claims.put("timestamped", values.areStamped());
@@ -212,7 +226,7 @@ abstract class Operations {
 
   private static String versionOf(Class<?> type) {
     if (isOfKafka(type)) {
-      return AppInfoParser.getVersion();
+      return Internals.release();
     }
     String version = type.getPackage().getImplementationVersion();
     return version == null ? "" : version;
@@ -223,7 +237,7 @@ abstract class Operations {
   }
 
   private Object open(Request request) {
-    setting = new TaskSetting(request);
+    setting = new TaskSetting(request, isTransactional());
     layer = Layers.around(store, around, setting);
     layer.open();
     return null;

@@ -14,12 +14,12 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.processor.BatchingStateRestoreCallback;
 import org.apache.kafka.streams.processor.CommitCallback;
 import org.apache.kafka.streams.processor.StateRestoreCallback;
 import org.apache.kafka.streams.processor.internals.InternalProcessorContext;
+import org.apache.kafka.streams.processor.internals.Internals;
 import org.apache.kafka.streams.processor.internals.ProcessorRecordContext;
 import org.apache.kafka.streams.processor.internals.RecordBatchingStateRestoreCallback;
 import org.apache.kafka.streams.state.internals.ThreadCache;
@@ -51,7 +51,7 @@ final class StoreContext {
     this.setting = setting;
     configs = new HashMap<>(setting.config().originals());
     configs.putAll(setting.config().values());
-    cache = new ThreadCache(new LogContext(""), CACHE_BYTES, setting.metrics());
+    cache = Internals.cache(CACHE_BYTES, setting.metrics());
   }
 
   /** The context as a store takes it. */

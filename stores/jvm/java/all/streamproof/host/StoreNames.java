@@ -11,7 +11,7 @@ import java.util.Map;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
-import org.apache.kafka.common.utils.AppInfoParser;
+import org.apache.kafka.streams.processor.internals.Internals;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
 import org.apache.kafka.streams.state.SessionStore;
@@ -27,6 +27,9 @@ import org.apache.kafka.streams.state.WindowStore;
 final class StoreNames {
   /** The name of a store, unless another one is asked for. */
   static final String NAME = "store";
+
+  /** The end of the name of a store of Kafka that is opened with transactions (KIP-892). */
+  private static final String TRANSACTIONAL = "-transactional";
 
   /** Kafka makes a segment at least a minute long, so that this is three segments. */
   private static final Duration RETENTION = Duration.ofMinutes(3);
@@ -67,10 +70,13 @@ final class StoreNames {
 
   private static Operations made(String name, String layer, String storeName)
       throws UnusableStoreException {
-    Function<String, StoreSupplier<?>> known = OF_KAFKA.get(name);
+    boolean isTransactional = name.startsWith("kafka:") && name.endsWith(TRANSACTIONAL);
+    String plain = isTransactional ? name.substring(0, name.lastIndexOf(TRANSACTIONAL)) : name;
+    Function<String, StoreSupplier<?>> known = OF_KAFKA.get(plain);
     if (known != null) {
       StoreSupplier<?> supplier = known.apply(storeName);
       Operations operations = operations(supplier, stored(supplier, layer));
+      operations.stageWrites(isTransactional);
       operations.takeNames(true);
       return operations;
     }
@@ -148,7 +154,7 @@ final class StoreNames {
   /** Refuse jars of another release of Kafka among those of the user, which come first. */
   private static void requireRelease() throws UnusableStoreException {
     String wanted = System.getProperty("streamproof.kafka");
-    String found = AppInfoParser.getVersion();
+    String found = Internals.release();
     // Whoever builds Kafka has a snapshot, which no name of a subject can ask for.
     if (wanted != null && !found.equals(wanted) && !found.endsWith("-SNAPSHOT")) {
       throw new UnusableStoreException(

@@ -18,15 +18,20 @@ public final class TaskSetting {
   /** The configuration of the suite that bounds the memory in which a store keeps writes. */
   private static final String WRITE_BUFFER_BYTES = "state.store.write.buffer.bytes";
 
+  /** The configuration of Kafka from 4.4 on that makes its stores transactional (KIP-892). */
+  private static final String TRANSACTIONAL = "enable.transactional.statestores";
+
   private final File directory;
   private final TaskId task;
   private final TopicPartition changelog;
   private final boolean exactlyOnce;
+  private final boolean transactional;
   private final StreamsConfig config;
   private final StreamsMetricsImpl metrics = TaskMetrics.make(APPLICATION);
 
-  /** Read the setting from the request that opens a store. */
-  TaskSetting(Request request) {
+  /** Read the setting from the request that opens a store; transactional stores stage writes. */
+  TaskSetting(Request request, boolean transactional) {
+    this.transactional = transactional;
     directory = new File(request.text("directory"));
     task = TaskId.parse(request.text("task"));
     changelog = changelogOf(request.list("changelog"));
@@ -39,6 +44,9 @@ public final class TaskSetting {
         StreamsConfig.PROCESSING_GUARANTEE_CONFIG,
         exactlyOnce ? StreamsConfig.EXACTLY_ONCE_V2 : StreamsConfig.AT_LEAST_ONCE);
     asked.put(StreamsConfig.ROCKSDB_CONFIG_SETTER_CLASS_CONFIG, SmallBuffers.class);
+    if (transactional) {
+      asked.put(TRANSACTIONAL, true);
+    }
     Object buffer = request.map("config").get(WRITE_BUFFER_BYTES);
     asked.put(SmallBuffers.BYTES, buffer == null ? null : Long.valueOf((String) buffer));
     config = new StreamsConfig(asked);
@@ -66,6 +74,11 @@ public final class TaskSetting {
 
   public boolean isExactlyOnce() {
     return exactlyOnce;
+  }
+
+  /** Whether stores stage their writes until a commit (KIP-892). */
+  public boolean isTransactional() {
+    return transactional;
   }
 
   public StreamsConfig config() {

@@ -8,13 +8,12 @@ import java.util.OptionalLong;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.state.internals.OffsetCheckpoint;
-import org.apache.kafka.streams.state.internals.ThreadCache;
 import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import streamproof.host.Layer;
 import streamproof.host.TaskSetting;
 
@@ -26,8 +25,7 @@ import streamproof.host.TaskSetting;
  * <p>This class is in a package of Kafka, because most of the used classes are private to it.
  */
 public final class OneStoreTask implements Layer {
-  private static final String PREFIX = "";
-  private static final Logger LOG = new LogContext(PREFIX).logger(OneStoreTask.class);
+  private static final Logger LOG = LoggerFactory.getLogger(OneStoreTask.class);
 
   private final StateStore store;
   private final TaskSetting setting;
@@ -60,10 +58,13 @@ public final class OneStoreTask implements Layer {
     Map<String, String> changelogs = Map.of(store.name(), setting.changelog().topic());
     manager = StoreOffsets.manager(setting, directory, changelogs);
     offsets = new StoreOffsets(manager);
-    ThreadCache cache = new ThreadCache(new LogContext(PREFIX), 0, setting.metrics());
     context =
         new ProcessorContextImpl(
-            setting.task(), setting.config(), manager, setting.metrics(), cache);
+            setting.task(),
+            setting.config(),
+            manager,
+            setting.metrics(),
+            Internals.cache(0, setting.metrics()));
     ProcessorTopology topology =
         new ProcessorTopology(
             List.of(),
@@ -74,7 +75,7 @@ public final class OneStoreTask implements Layer {
             changelogs,
             Set.of(),
             Map.of());
-    StateManagerUtil.registerStateStores(LOG, PREFIX, topology, manager, directory, context);
+    StateManagerUtil.registerStateStores(LOG, "", topology, manager, directory, context);
     offsets.opened();
   }
 
@@ -159,14 +160,7 @@ public final class OneStoreTask implements Layer {
       isClean = true;
     } finally {
       try {
-        StateManagerUtil.closeStateManager(
-            LOG,
-            PREFIX,
-            isClean,
-            setting.isExactlyOnce(),
-            manager,
-            directory,
-            Task.TaskType.ACTIVE);
+        Internals.close(LOG, isClean, setting, manager, directory);
       } finally {
         directory.close();
       }

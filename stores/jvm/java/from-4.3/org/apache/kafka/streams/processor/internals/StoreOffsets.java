@@ -1,8 +1,6 @@
 package org.apache.kafka.streams.processor.internals;
 
 import java.util.Map;
-import java.util.Set;
-import org.apache.kafka.common.utils.LogContext;
 import streamproof.host.TaskSetting;
 
 /** From Kafka 4.3 on, stores keep their offsets, and the manager commits them (KIP-1035). */
@@ -15,14 +13,7 @@ final class StoreOffsets {
 
   static ProcessorStateManager manager(
       TaskSetting setting, StateDirectory directory, Map<String, String> changelogs) {
-    return new ProcessorStateManager(
-        setting.task(),
-        Task.TaskType.ACTIVE,
-        setting.isExactlyOnce(),
-        new LogContext(""),
-        directory,
-        changelogs,
-        Set.of());
+    return StateManagers.of(setting, directory, changelogs);
   }
 
   /** The stores were opened, and their offsets were read. */
