@@ -205,6 +205,10 @@ class HostedStore(WrappedKeyValueStore):
         self._require_space(self._name)
         own = {self._changelog(each): offset for each, offset in changelog_offsets.items()}
         forgets = not own or None in own.values()
+        declared = self._declared
+        if forgets and declared is not None and not declared.forgets_offsets:
+            # A store without the claim may also take such a commit, and keep its offsets.
+            raise UnsupportedOperationError(f"{self._name} does not claim forgets_offsets.")
         with self._named("commit", *([UnsupportedOperationError] if forgets else [])):
             self._inner.commit(own)
         self._lacks_offset = False

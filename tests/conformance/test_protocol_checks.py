@@ -14,7 +14,9 @@ import msgspec
 import pytest
 from command_lines import CommandLine
 from hand_made_events import made
+from typer.testing import CliRunner
 
+from streamproof.cli import app
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_run import CheckRun
@@ -47,7 +49,6 @@ from streamproof.sim.world_plan import WORLD_VERSION
 from streamproof.stores.api import StateStore, StateStoreContext, TopicPartition
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import UnsupportedOperationError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 
@@ -172,35 +173,43 @@ def test_a_store_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-class CannotForget(RocksDBStore):
-    """Refuses to forget a committed offset, as the contract allows."""
+CANNOT_FORGET = """
+from dataclasses import replace
+from streamproof.stores.rocksdb import RocksDBStore
 
-    refused = 0
-
+class Mine(RocksDBStore):
     @property
-    def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, forgets_offsets=False)
+    def capabilities(self):
+        return replace(super().capabilities, forgets_offsets={claims})
 
-    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        if not changelog_offsets:
-            CannotForget.refused += 1
-            raise UnsupportedOperationError("This store keeps its offsets.")
-        super().commit(changelog_offsets)
+    def commit(self, changelog_offsets):
+        if changelog_offsets:
+            super().commit(changelog_offsets)
+        else:
+            {answer}
+
+def make():
+    return Mine("mine")
+"""
 
 
-def test_a_store_that_cannot_forget_is_wiped(tmp_path: Path) -> None:
-    """The runtime starts the task over with an empty directory, and blames nobody."""
-    refused = CannotForget.refused
-    subject = subject_of(lambda: CannotForget("mine"))
-    # Each seed plays other scenarios of the library, and a runtime of few of them forgets offsets.
-    for seed in range(MOST_WORLDS):
-        place = tmp_path / str(seed)
-        place.mkdir()
-        outcome = outcome_of(subject, "protocol.library", place, seed=seed)
-        assert (outcome.findings, outcome.suite_error) == ([], "")
-        if CannotForget.refused > refused:
-            break
-    assert CannotForget.refused > refused
+@pytest.mark.parametrize(
+    ("claims", "answer", "told"),
+    [
+        (False, "raise UnsupportedOperationError", "✓ fixed  every promise is kept"),
+        (False, "pass", "✓ fixed  every promise is kept"),
+        (True, "pass", "✗ fixed  TASK-071 is broken"),
+    ],
+)
+def test_a_store_that_cannot_forget_is_wiped(
+    claims: bool, answer: str, told: str, tmp_path: Path
+) -> None:
+    """Unless it claims that it can; the runtime starts the task over with an empty directory."""
+    path = tmp_path / "mine.py"
+    path.write_text(CANNOT_FORGET.format(claims=claims, answer=answer))
+    words = ["replay", "KAFKA-10391@fixed", "--set", "exactly_once=false"]
+    result = CliRunner().invoke(app, [*words, "--subject", f"{path}:make"])
+    assert told in result.output
 
 
 class FlushesAtItsClose(RocksDBStore):
