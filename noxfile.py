@@ -189,7 +189,9 @@ def java_lint(session: nox.Session) -> None:
         )
 
 
-KAFKA_RELEASES = ("3.9.0", "3.9.2", "4.0.0", "4.0.2", "4.1.2", "4.2.1", "4.2.2", "4.3.0", "4.3.1")
+KAFKA_RELEASES = (
+    *("3.9.0", "3.9.2", "4.0.0", "4.0.2", "4.1.2", "4.2.1", "4.2.2", "4.3.0", "4.3.1", "4.4.0"),
+)
 """The first and the newest release that can be verified, and those between that may differ."""
 
 

@@ -134,11 +134,27 @@ def test_a_finding_of_an_old_release(release: str, found: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("release", "reverse", "timestamped"),
+    [("4.3.1", "[c, b]", "[a, b]"), ("4.4.0", "[c, b, a]", "[a, b, c]")],
+)
+def test_a_finding_in_transactional_stores(release: str, reverse: str, timestamped: str) -> None:
+    """Kafka has them from 4.4 on; an older release takes no notice of the configuration."""
+    printed = run([str(FOLDER / "show"), "TransactionalRangesIgnoreABound", release])
+
+    assert printed[-4:] == [
+        "without transactions, reverseRange(b, null): [c, b]",
+        "without transactions, timestamped, range(null, b): [a, b]",
+        f"with transactions, reverseRange(b, null): {reverse}",
+        f"with transactions, timestamped, range(null, b): {timestamped}",
+    ]
+
+
 def test_the_page_names_every_program() -> None:
     """With the command that runs it."""
     page = (ROOT / "docs" / "kafka.md").read_text("utf-8")
 
     assert {*re.findall(r"kafka-findings/show (\w+)", page)} == {
         *SHOWN,
-        *("WindowRowsAreLost", "IteratorsShowDeletedRows"),
+        *("WindowRowsAreLost", "IteratorsShowDeletedRows", "TransactionalRangesIgnoreABound"),
     }

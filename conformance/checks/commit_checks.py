@@ -109,6 +109,9 @@ def flush_does_not_commit(t: Trial) -> None:
     store = t.open()
     store.put_all([(b"a", b"1"), (b"gone", b"1")])
     store.commit({CHANGELOG: 0})
+    if can.durability == "close":
+        # A kill may take what no close has followed.
+        store = t.reopen(store)
     store.put(b"a", b"2")
     store.put(b"b", b"3")
     store.delete(b"gone")

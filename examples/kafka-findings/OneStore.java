@@ -19,6 +19,9 @@ import org.apache.kafka.streams.state.StoreBuilder;
 
 /** A task of Kafka Streams with one store. The programs beside this class use the store itself. */
 final class OneStore {
+  /** What a program configures beyond an application that has to be configured. */
+  static final Properties MORE = new Properties();
+
   private OneStore() {}
 
   /** Opens a store, calls it, and prints what it does: an answer or an exception. */
@@ -88,6 +91,7 @@ final class OneStore {
     config.put(StreamsConfig.APPLICATION_ID_CONFIG, "findings");
     config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:1");
     config.put(StreamsConfig.STATE_DIR_CONFIG, directory);
+    config.putAll(MORE);
     Topology topology =
         new Topology()
             .addSource(
