@@ -84,6 +84,8 @@ class HostedStore(WrappedKeyValueStore):
         self._iterators: WeakSet[RowIterator] = WeakSet()
         self._lacks_offset = False
         self._committed_position = Position()
+        # The bytes that the store reports while nothing is staged, such as those of empty batches.
+        self._idle_bytes = 0
 
     @property
     def name(self) -> str:
@@ -122,6 +124,7 @@ class HostedStore(WrappedKeyValueStore):
         if not self._imports_offsets:
             self._hand_over_offsets(left)
         self._committed_position = self._position()
+        self._idle_bytes = max(0, self._count("approximate_num_uncommitted_bytes"))
         restore = own.restore_callbacks.get(root.name)
         if restore is None:
             raise SubjectError(
@@ -211,6 +214,9 @@ class HostedStore(WrappedKeyValueStore):
             raise UnsupportedOperationError(f"{self._name} does not claim forgets_offsets.")
         with self._named("commit", *([UnsupportedOperationError] if forgets else [])):
             self._inner.commit(own)
+        if self._idle_bytes:
+            # A new segment has an empty batch of its own.
+            self._idle_bytes = self._count("approximate_num_uncommitted_bytes")
         self._lacks_offset = False
         self._committed_position = self._position()
 
@@ -268,8 +274,12 @@ class HostedStore(WrappedKeyValueStore):
         return found
 
     def approximate_num_uncommitted_bytes(self) -> int:
-        """About how many bytes of the store await ``commit``; 0 if it does not count them."""
-        return self._count("approximate_num_uncommitted_bytes")
+        """About how many bytes of the store await ``commit``; 0 if it does not count them.
+
+        Kafka's stores report 24 bytes while nothing is staged, which no commit would free.
+        """
+        found = self._count("approximate_num_uncommitted_bytes")
+        return max(found - self._idle_bytes, 0) if found > 0 else found
 
     def _count(self, method: str) -> int:
         return int(self._call(method)) if hasattr(self._inner, method) else 0

@@ -212,6 +212,26 @@ def test_a_store_that_cannot_forget_is_wiped(
     assert told in result.output
 
 
+COUNTS_EMPTY_BATCHES = """
+from streamproof.stores import transactional
+
+def make():
+    store = transactional.default_store()
+    count = store.approximate_num_uncommitted_bytes
+    store.approximate_num_uncommitted_bytes = lambda: count() + 24
+    return store
+"""
+
+
+def test_what_a_store_counts_while_nothing_is_staged_makes_no_commit_due(tmp_path: Path) -> None:
+    """Kafka's transactional stores count their empty batches, 12 bytes each."""
+    path = tmp_path / "mine.py"
+    path.write_text(COUNTS_EMPTY_BATCHES)
+    words = ["replay", "KIP-892-one-task-alone@fixed", "--subject", f"{path}:make"]
+    result = CliRunner().invoke(app, words)
+    assert "✓ fixed  every promise is kept" in result.output
+
+
 class FlushesAtItsClose(RocksDBStore):
     """Writes to the disk when it is closed, and when its buffers are full, as Kafka's stores do."""
 
