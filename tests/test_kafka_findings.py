@@ -150,6 +150,15 @@ def test_a_finding_in_transactional_stores(release: str, reverse: str, timestamp
     ]
 
 
+def test_an_iterator_that_is_open_during_a_commit() -> None:
+    printed = run([str(FOLDER / "show"), "CommitsEndOpenIterators", "4.4.0"])
+
+    assert printed[-2:] == [
+        "without transactions, the rest of a scan: [b, c, d]",
+        "with transactions, the rest of a scan: java.util.ConcurrentModificationException",
+    ]
+
+
 def test_the_page_names_every_program() -> None:
     """With the command that runs it."""
     page = (ROOT / "docs" / "kafka.md").read_text("utf-8")
@@ -157,4 +166,5 @@ def test_the_page_names_every_program() -> None:
     assert {*re.findall(r"kafka-findings/show (\w+)", page)} == {
         *SHOWN,
         *("WindowRowsAreLost", "IteratorsShowDeletedRows", "TransactionalRangesIgnoreABound"),
+        "CommitsEndOpenIterators",
     }
