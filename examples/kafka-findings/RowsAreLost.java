@@ -8,25 +8,26 @@ import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.internals.SessionWindow;
+import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.test.TestRecord;
 
 /**
- * A window store on RocksDB loses rows in a kill, and says that it has them.
+ * Window and session stores on RocksDB lose rows in a kill, and say that they have them.
  *
- * <p>A process puts one row into an early window, then 400 rows of 100 kB into a later one, and is
- * killed by SIGKILL. Nothing but defaults is configured. Each segment of the store is a database of
- * its own. The later segment has flushed; the early one has not. The store takes the offset of the
- * later segment for that of the store, so the early row is never restored.
+ * <p>A process puts one early row into each store, then 400 later ones of 100 kB, and is killed by
+ * SIGKILL. Nothing but defaults is configured. Each segment of a store is a database of its own.
+ * The later segment has flushed; the early one has not. The store takes the offset of the later
+ * segment for that of the store, so the early row is never restored.
  */
-public final class WindowRowsAreLost {
-  private static final TopicPartition CHANGELOG =
-      new TopicPartition("findings-windows-changelog", 0);
-
+public final class RowsAreLost {
   public static void main(String[] arguments) throws Exception {
     String directory = arguments[0];
     if (arguments.length > 1) {
@@ -38,7 +39,7 @@ public final class WindowRowsAreLost {
                 ProcessHandle.current().info().command().orElseThrow(),
                 "-cp",
                 System.getProperty("java.class.path"),
-                WindowRowsAreLost.class.getName(),
+                RowsAreLost.class.getName(),
                 directory,
                 "write")
             .redirectError(ProcessBuilder.Redirect.INHERIT)
@@ -48,13 +49,24 @@ public final class WindowRowsAreLost {
     }
     writer.destroyForcibly().waitFor();
 
-    WindowStore<String, byte[]> store = driver(directory).getWindowStore("windows");
-    Long committed = store.committedOffset(CHANGELOG);
-    boolean found = store.fetch("early", 0) != null;
-    System.out.println("The store says that it has all records up to offset " + committed + ".");
-    System.out.println("The record at offset 0 is " + (found ? "there." : "lost."));
+    TopologyTestDriver driver = driver(directory);
+    WindowStore<String, byte[]> windows = driver.getWindowStore("windows");
+    tell(windows, windows.fetch("early", 0) != null);
+    SessionStore<String, byte[]> sessions = driver.getSessionStore("sessions");
+    tell(sessions, sessions.fetchSession("early", 0, 0) != null);
     // The driver is not closed: its clean-up would delete the files.
     Runtime.getRuntime().halt(0);
+  }
+
+  private static void tell(StateStore store, boolean found) {
+    Long committed =
+        store.committedOffset(new TopicPartition("findings-" + store.name() + "-changelog", 0));
+    System.out.println(
+        store.name()
+            + ": has all records up to offset "
+            + committed
+            + ", as it says; the record at offset 0 is "
+            + (found ? "there" : "lost"));
   }
 
   private static void write(String directory) throws InterruptedException {
@@ -82,26 +94,36 @@ public final class WindowRowsAreLost {
                 "windows", Duration.ofMinutes(3), Duration.ofSeconds(10), false),
             Serdes.String(),
             Serdes.ByteArray());
+    var sessions =
+        Stores.sessionStoreBuilder(
+            Stores.persistentSessionStore("sessions", Duration.ofMinutes(3)),
+            Serdes.String(),
+            Serdes.ByteArray());
     Topology topology =
         new Topology()
             .addSource(
                 "source", Serdes.String().deserializer(), Serdes.ByteArray().deserializer(), "in")
             .addProcessor("processor", Putting::new, "source")
-            .addStateStore(windows, "processor");
+            .addStateStore(windows, "processor")
+            .addStateStore(sessions, "processor");
     return new TopologyTestDriver(topology, config, Instant.EPOCH);
   }
 
   private static final class Putting implements Processor<String, byte[], Void, Void> {
-    private WindowStore<String, byte[]> store;
+    private WindowStore<String, byte[]> windows;
+    private SessionStore<String, byte[]> sessions;
 
     @Override
     public void init(ProcessorContext<Void, Void> context) {
-      store = context.getStateStore("windows");
+      windows = context.getStateStore("windows");
+      sessions = context.getStateStore("sessions");
     }
 
     @Override
     public void process(Record<String, byte[]> record) {
-      store.put(record.key(), record.value(), record.timestamp());
+      windows.put(record.key(), record.value(), record.timestamp());
+      var session = new SessionWindow(record.timestamp(), record.timestamp());
+      sessions.put(new Windowed<>(record.key(), session), record.value());
     }
   }
 }
