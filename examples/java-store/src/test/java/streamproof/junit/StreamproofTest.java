@@ -50,8 +50,8 @@ import org.junit.jupiter.api.TestFactory;
  */
 public abstract class StreamproofTest {
   private static final String REMEDY =
-      "Install Python 3.11 and streamproof (pip install streamproof), or name the command: "
-          + "mvn test -Dstreamproof.command=/path/to/streamproof";
+      "Install Python 3.11 and streamproof (pip install . in a clone of it, or its wheel), or name "
+          + "the command: mvn test -Dstreamproof.command=/path/to/streamproof";
 
   private final String subject;
   private final List<String> options;
