@@ -160,6 +160,8 @@ BY_TIME = {**KEPT, "segment_interval_ms": 0, "expiry": "record", "scan_order": "
         ("kafka:rocksdb-session", {"kind": "session", "manages_offsets": True, **SEGMENTED}),
         ("kafka:in-memory-window", {"persistent": False, "timestamped": False, **BY_TIME}),
         ("java:com.acme.Stores#windows", {"kind": "window", "persistent": False, **BY_TIME}),
+        ("java:com.acme.Stores#built", {"kind": "key-value", "timestamped": False}),
+        ("java:com.acme.Stores#builtWithTimestamps", {"kind": "key-value", "timestamped": True}),
     ],
 )
 def test_claims_come_from_the_store_and_its_supplier(

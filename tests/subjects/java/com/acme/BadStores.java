@@ -1,14 +1,20 @@
 package com.acme;
 
+import static org.apache.kafka.streams.state.Stores.keyValueStoreBuilder;
+import static org.apache.kafka.streams.state.Stores.timestampedKeyValueStoreBuilder;
+import static org.apache.kafka.streams.state.Stores.windowStoreBuilder;
+
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.state.internals.InMemoryKeyValueStore;
@@ -44,6 +50,18 @@ public final class BadStores {
         return null;
       }
     };
+  }
+
+  public static StoreBuilder<?> buildsText() {
+    return keyValueStoreBuilder(Stores.right(), Serdes.String(), Serdes.String());
+  }
+
+  public static StoreBuilder<?> buildsTextWithTimestamps() {
+    return timestampedKeyValueStoreBuilder(Stores.right(), Serdes.Bytes(), Serdes.String());
+  }
+
+  public static StoreBuilder<?> buildsWindows() {
+    return windowStoreBuilder(Stores.windows(), Serdes.Bytes(), Serdes.ByteArray());
   }
 
   /** What the other stores are made of. */

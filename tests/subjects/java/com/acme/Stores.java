@@ -1,9 +1,11 @@
 package com.acme;
 
 import java.time.Duration;
+import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 import org.apache.kafka.streams.state.internals.InMemoryKeyValueStore;
 
@@ -43,6 +45,18 @@ public final class Stores {
   /** Kafka's own store in memory, with the name that it is given. */
   public static KeyValueBytesStoreSupplier named(String name) {
     return org.apache.kafka.streams.state.Stores.inMemoryKeyValueStore(name);
+  }
+
+  /** The same store in its builder. */
+  public static StoreBuilder<?> built() {
+    return org.apache.kafka.streams.state.Stores.keyValueStoreBuilder(
+        right(), Serdes.Bytes(), Serdes.ByteArray());
+  }
+
+  /** The same store in its builder, with timestamps. */
+  public static StoreBuilder<?> builtWithTimestamps() {
+    return org.apache.kafka.streams.state.Stores.timestampedKeyValueStoreBuilder(
+        right(), Serdes.Bytes(), Serdes.ByteArray());
   }
 
   /** Kafka's own windows in memory. */

@@ -3,6 +3,7 @@ package streamproof.host;
 import java.io.File;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Executable;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
@@ -11,6 +12,8 @@ import java.util.Map;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.processor.internals.Internals;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
@@ -18,6 +21,7 @@ import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.StoreSupplier;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.ValueAndTimestamp;
 import org.apache.kafka.streams.state.VersionedBytesStore;
 import org.apache.kafka.streams.state.VersionedBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
@@ -113,18 +117,65 @@ final class StoreNames {
     Class<?> type = named(target.split("#", 2)[0]);
     Executable maker = maker(type, target);
     Object given = given(maker, target, storeName);
+    if (given instanceof StoreBuilder) {
+      requireBytes(given, target);
+    }
     Object store = stored(given, layer);
     Operations operations = operations(given, store);
     if (operations == null) {
       String by = given == store ? target : "The supplier of " + target;
       String what = store == null ? "null" : store.getClass().getName();
       throw new UnusableStoreException(
-          by + " gives " + what + ", which is no supplier of a store, and no builder or key-value "
-              + "store. Let it return a supplier, such as a KeyValueBytesStoreSupplier.");
+          by + " gives " + what + ", " + (windowed(store)
+              ? "which does not say how long it keeps a record. Let it return a "
+                  + "WindowBytesStoreSupplier or a SessionBytesStoreSupplier."
+              : "which is no supplier of a store, and no builder or key-value store. Let it "
+                  + "return a supplier, such as a KeyValueBytesStoreSupplier."));
     }
     operations.declare(DeclaredClaims.of(type, store.getClass()));
     operations.takeNames(maker.getParameterCount() == 1);
     return operations;
+  }
+
+  private static boolean windowed(Object store) {
+    return store instanceof WindowStore || store instanceof SessionStore;
+  }
+
+  /** Refuse a builder of a store with other keys or values than those that the suite writes. */
+  private static void requireBytes(Object builder, String target) throws UnusableStoreException {
+    byte[] value = new byte[0];
+    if (!takesOneOf(builder, "keySerde", Bytes.wrap(value))
+        || !takesOneOf(builder, "valueSerde", value, ValueAndTimestamp.make(value, 0))) {
+      throw new UnusableStoreException(
+          target + " gives a builder of a store with other keys or values than Bytes and byte[]. "
+              + "Build it with Serdes.Bytes() and Serdes.ByteArray(), or give its supplier.");
+    }
+  }
+
+  /** Whether a serde of a builder of Kafka takes one of some objects; others may have none. */
+  private static boolean takesOneOf(Object builder, String field, Object... objects) {
+    for (Class<?> type = builder.getClass(); type != null; type = type.getSuperclass()) {
+      try {
+        Field found = type.getDeclaredField(field);
+        found.setAccessible(true);
+        Serde<?> serde = (Serde<?>) found.get(builder);
+        return serde == null || Stream.of(objects).anyMatch(each -> takes(serde, each));
+      } catch (NoSuchFieldException error) {
+        // It may be that of a class above.
+      } catch (IllegalAccessException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+    return true;
+  }
+
+  private static boolean takes(Serde<?> serde, Object object) {
+    try {
+      StoreNames.<Serde<Object>>bytes(serde).serializer().serialize(NAME, object);
+      return true;
+    } catch (ClassCastException error) {
+      return false;
+    }
   }
 
   /** The operations on a store; null if it is no store that can be served. */
@@ -145,10 +196,10 @@ final class StoreNames {
     return null;
   }
 
-  /** A store as what its supplier says that it is. */
+  /** A store or serde as what its supplier or builder says that it is. */
   @SuppressWarnings("unchecked")
-  private static <S> S bytes(Object store) {
-    return (S) store;
+  private static <S> S bytes(Object given) {
+    return (S) given;
   }
 
   /** Refuse jars of another release of Kafka among those of the user, which come first. */
