@@ -80,6 +80,7 @@ public final class KilledWhileSegmentsExpire {
   private static Process process(String state, String mode) throws IOException {
     return new ProcessBuilder(
             ProcessHandle.current().info().command().orElseThrow(),
+            "-Djava.io.tmpdir=" + System.getProperty("java.io.tmpdir"),
             "-cp",
             System.getProperty("java.class.path"),
             KilledWhileSegmentsExpire.class.getName(),

@@ -37,6 +37,7 @@ public final class RowsAreLost {
     Process writer =
         new ProcessBuilder(
                 ProcessHandle.current().info().command().orElseThrow(),
+                "-Djava.io.tmpdir=" + System.getProperty("java.io.tmpdir"),
                 "-cp",
                 System.getProperty("java.class.path"),
                 RowsAreLost.class.getName(),
