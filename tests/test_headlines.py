@@ -113,3 +113,44 @@ def test_a_terminal_shows_sixty_lines(broken: int, causes: int, lines: int, widt
     programs = [line for line in told if line.strip() == "store = lab.open()"]
     assert 1 <= len(programs) <= causes
     assert told[-1] == "streamproof verify --seed 24378"
+
+
+def matrix_of(subjects: int, width: int) -> tuple[list[str], list[str]]:
+    """The names of subjects, of which all but the last break promises, and what is printed."""
+    requirements = requirements_that_bind("store")
+    names = [f"kafka:rocksdb-window:task@4.{number}.0" for number in range(subjects)]
+    session = Session(
+        {name: SubjectInfo(name=name) for name in names}, Settings(seed=1), requirements
+    )
+    for name in names:
+        for each in requirements:
+            broken = name != names[-1] and each.id in ("CRASH-001", "CRASH-004", "POWER-001")
+            status = "fail" if broken else "pass"
+            session.results[name].append(result(name, each.id, status, level=each.level))
+    console = terminal(width=width, force_terminal=False)
+    with console.capture() as captured:
+        ConsoleObserver(console, session).summarise(
+            footer(session.results[names[0]], dict.fromkeys(names, "failure")), Path("report.html")
+        )
+    return names, captured.get().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_many_subjects_have_a_row_each(width: int) -> None:
+    """Its totals, and the areas in which something is broken; no name is cut."""
+    names, lines = matrix_of(15, width)
+    total = len(requirements_that_bind("store"))
+    heading = next(number for number, line in enumerate(lines) if line.startswith("subject "))
+    text = " ".join(" ".join(lines[heading + 1 :]).split())
+    for name in names[:-1]:
+        assert f"{name} ✗3 ✓{total - 3} Crash consistency 2, Loss of power 1 " in text
+    assert f"{names[-1]} ✓{total} ✗ fail" in text
+
+
+@pytest.mark.parametrize(("subjects", "width"), [(2, 80), (3, 120)])
+def test_few_subjects_have_a_column_each(subjects: int, width: int) -> None:
+    """Beside the areas, which take a line each."""
+    names, lines = matrix_of(subjects, width)
+    assert not any(line.startswith("subject ") for line in lines)
+    (row,) = (line for line in lines if line.startswith("Crash consistency "))
+    assert row.count("✗2") == len(names) - 1

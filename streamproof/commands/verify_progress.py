@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self, get_args
@@ -54,6 +54,12 @@ _WELL: set[Status] = {"pass", "unsupported", "untested"}
 
 MOST_LINES = 60
 """The most lines that a run prints: what does not fit is in the report."""
+
+MOST_HEADING_LINES = 3
+"""The most lines that the names of subjects take above a matrix."""
+
+MOST_AREAS = 3
+"""The most areas that are named in the totals of a subject; the report has all."""
 
 MOST_TOLD_AT_ONCE = 6
 """The most broken promises that are told while the run goes on."""
@@ -191,7 +197,10 @@ class ConsoleObserver(Observer):
     def _head(self) -> list[RenderableType]:
         """The matrix with its legend."""
         legend = "  ".join(f"{mark} {status}" for status, (mark, _) in _MARKS.items())
-        return [Text(), self._matrix(), whole(legend, "dim")]
+        matrix = self._matrix()
+        # Nobody can read rows of several lines below names that are cut into short pieces.
+        fits = self._height([matrix]) <= matrix.row_count + MOST_HEADING_LINES
+        return [Text(), matrix if fits else self._totals(), whole(legend, "dim")]
 
     def _tail(self, footer: Footer, report: Path) -> list[RenderableType]:
         """The notes, the verdicts, the evidence, and where to go on."""
@@ -255,10 +264,7 @@ class ConsoleObserver(Observer):
             table.add_column(escape(subject), overflow="fold")
         well: list[list[Counter[Status]]] = []
         for area, title in AREAS.items():
-            counts = [
-                Counter(r.status for r in results if r.requirement.startswith(f"{area}-"))
-                for results in self._session.results.values()
-            ]
+            counts = [_counts(results, area) for results in self._session.results.values()]
             if any(set(each) - _WELL for each in counts):
                 table.add_row(title, *map(_cell, counts))
             elif any(each["pass"] for each in counts):
@@ -269,6 +275,31 @@ class ConsoleObserver(Observer):
                 f"{len(well)} {others}", *(_cell(_sum(each)) for each in zip(*well, strict=True))
             )
         return table
+
+    def _totals(self) -> Table:
+        """A table of subjects, if the matrix is too wide: the totals, and where most is broken."""
+        subjects = self._session.results
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        longest = max(map(len, subjects))
+        table.add_column("subject", overflow="fold", no_wrap=longest <= self._console.width // 2)
+        table.add_column("requirements", no_wrap=True)
+        table.add_column("broken in")
+        for subject, results in subjects.items():
+            areas = {title: _counts(results, area) for area, title in AREAS.items()}
+            table.add_row(escape(subject), _cell(_sum(areas.values())), _broken(areas))
+        return table
+
+
+def _counts(results: Iterable[RequirementResult], area: str) -> Counter[Status]:
+    """How many requirements of an area have each status."""
+    return Counter(each.status for each in results if each.requirement.startswith(f"{area}-"))
+
+
+def _broken(areas: Mapping[str, Counter[Status]]) -> str:
+    """The areas in which most is broken, with the numbers of broken requirements."""
+    broken = +Counter({title: each["fail"] + each["error"] for title, each in areas.items()})
+    named = [f"{title} {number}" for title, number in broken.most_common(MOST_AREAS)]
+    return ", ".join([*named, "…"] if len(broken) > MOST_AREAS else named)
 
 
 def _sum(counts: Iterable[Counter[Status]]) -> Counter[Status]:
