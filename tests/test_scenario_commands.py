@@ -223,6 +223,10 @@ def test_only_what_was_until_a_moment_is_shown(tmp_path: Path) -> None:
         (["replay", NAME, "--defect", "none"], "There is no defect 'none'"),
         (["replay", NAME, "--subject", "none"], "none"),
         (["replay", f"{NAME}@defect", "--subject", "rocksdb"], "cannot be played with real stores"),
+        (
+            ["replay", "KAFKA-7192", "--subject", "single-file"],
+            "and single-file does not: add `--set transactional=false`",
+        ),
         (["scenarios", "none"], "There is no scenario 'none'"),
     ],
 )

@@ -13,6 +13,7 @@ from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.store_worlds.hosted_worlds import asked_of
 from streamproof.conformance.store_worlds.subject_disks import disks_of
 from streamproof.conformance.subject import load_subject
+from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.real_play import play_for_real
 from streamproof.scenarios.kafka.shared_broker import play_on
 from streamproof.scenarios.play import Judged, play
@@ -84,7 +85,7 @@ def play_with(
         return play_on(wanted.bootstrap, scenario, setup, wanted.release, command)
     if wanted.release:
         return play_for_real(scenario, setup, wanted.release, command)
-    with _hosted(wanted, setup) as (make_disk, invariants):
+    with _hosted(wanted, scenario, setup) as (make_disk, invariants):
         return play(
             scenario,
             setup,
@@ -98,7 +99,7 @@ def play_with(
 
 @contextmanager
 def _hosted(
-    wanted: Wanted, setup: Setup
+    wanted: Wanted, scenario: Scenario, setup: Setup
 ) -> Iterator[tuple[MakeDisk | None, Sequence[type[Invariant]]]]:
     """Disks with the store, which are deleted afterwards, and the promises that bind the store.
 
@@ -114,5 +115,11 @@ def _hosted(
             yield rocksdb_disks(directory, setup.plan), INVARIANTS
         else:
             subject = load_subject(wanted.subject)
+            if setup.plan.config.transactional and not subject.capabilities.transactional:
+                raise UsageError(
+                    f"{target_of(scenario, setup)} needs a store that stages its writes, and "
+                    f"{subject.name} does not: add `--set transactional=false`, or choose another "
+                    "variant or store."
+                )
             disks = disks_of(subject, directory, lambda _: nullcontext())
             yield disks, asked_of(subject, setup.plan)
