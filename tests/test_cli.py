@@ -20,6 +20,7 @@ from streamproof.conformance.clauses import PROPOSALS, STATES, load_proposal
 from streamproof.reports.run_log import read_run_log
 from streamproof.runs.exploration import ExploreRequest
 from streamproof.stores.builtin import BUILTIN
+from streamproof.stores.jvm.subjects import KAFKA
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ["badge.json", "junit.xml", "report.html", "run.ndjson", "summary.md"]
@@ -150,6 +151,19 @@ def test_subjects(tmp_path: Path) -> None:
     text = run("subjects", cwd=tmp_path).stdout
     for name in BUILTIN:
         assert name in text
+    for name in KAFKA:
+        assert name in text
+    for word in ("java:CLASS#METHOD", "'cmd:COMMAND'", "path.py:factory"):
+        assert word in text
+
+
+def test_subjects_on_a_narrow_terminal(tmp_path: Path) -> None:
+    """No name of a store or of a class is cut."""
+    lines = run("subjects", cwd=tmp_path).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    words = set(" ".join(lines).split())
+    assert {*BUILTIN, *KAFKA} <= words
+    assert {word for text in KAFKA.values() for word in text.split()} <= words
 
 
 @pytest.fixture(scope="module")

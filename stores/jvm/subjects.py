@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from streamproof.errors import UsageError
+from streamproof.near_names import near_names
 from streamproof.stores.jvm.kafka_jars import (
     DEFAULT_RELEASE,
     TRANSACTIONS_IN_STORES,
@@ -25,6 +26,7 @@ __all__ = [
     "class_path_for",
     "class_path_options",
     "command_of",
+    "default_release",
     "description_of",
     "is_of_the_jvm",
     "prepare",
@@ -49,7 +51,7 @@ _PLAIN = {
 }
 
 KAFKA = _PLAIN | {
-    f"{name}{TRANSACTIONAL}": f"{name} with enable.transactional.statestores, from Kafka 4.4.0 on."
+    f"{name}{TRANSACTIONAL}": f"{name} with transactions (KIP-892), from Kafka 4.4.0 on."
     for name in _PLAIN
     if "versioned" not in name
 }
@@ -182,12 +184,14 @@ def command_of(name: str) -> str:
     store, named, release = _parts_of(name)
     if "@" in name:
         require_release(release)
-    release = release or _default_release(store)
+    release = release or default_release(store)
     layer = cast(Layer, named) if named else default_layer(release)
     if not store.startswith(JAVA) and store not in KAFKA:
+        near = near_names(store, KAFKA)
+        hint = f"Did you mean {near}? " if near else ""
         raise UsageError(
-            f"Subject {name!r}: Kafka's stores are {', '.join(KAFKA)}, each with one of the layers "
-            f"{', '.join(LAYERS)} behind another colon."
+            f"Kafka has no store {store!r}. {hint}`streamproof subjects` lists its stores. A layer "
+            f"({', '.join(LAYERS)}) may follow behind another colon."
         )
     require_layer(layer, release)
     if _is_transactional(store) and release_numbers(release) < release_numbers(
@@ -205,7 +209,7 @@ def _is_transactional(store: str) -> bool:
     return store in KAFKA and store.endswith(TRANSACTIONAL)
 
 
-def _default_release(store: str) -> str:
+def default_release(store: str) -> str:
     """The newest release that was tried, or the first one that has the store."""
     return TRANSACTIONS_IN_STORES if _is_transactional(store) else DEFAULT_RELEASE
 

@@ -13,9 +13,9 @@ from streamproof.commands.terminal import terminal
 from streamproof.conformance.subject import builtin_names, load_subject
 from streamproof.errors import UsageError
 from streamproof.host import serve_subject
-from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, OLDEST_RELEASE
+from streamproof.stores.jvm.kafka_jars import OLDEST_RELEASE
 from streamproof.stores.jvm.layers import LAYERS
-from streamproof.stores.jvm.subjects import KAFKA
+from streamproof.stores.jvm.subjects import KAFKA, default_release
 
 __all__ = ["host", "list_subjects"]
 
@@ -26,26 +26,34 @@ def list_subjects() -> None:
     Any of these names can be given to `verify`.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    # Users copy the names, so no terminal cuts them.
+    # Users copy the names, so no terminal cuts them. With a column for versions, a terminal of 80
+    # columns would cut the names of classes in the descriptions.
     table.add_column("subject", no_wrap=True, min_width=max(map(len, [*builtin_names(), *KAFKA])))
-    for heading in ("version", "what it is"):
-        table.add_column(heading)
+    table.add_column("what it is")
     for name in builtin_names():
-        try:
-            info = load_subject(name).info()
-            package = f"{info.package} {info.version}" if info.package else ""
-            table.add_row(name, package, escape(info.description))
-        except UsageError as error:
-            table.add_row(name, "missing", escape(str(error)))
+        table.add_row(name, escape(_described(name)))
     # Nothing is downloaded and no JVM is started for a list.
     for name, description in KAFKA.items():
-        table.add_row(name, f"kafka-streams {DEFAULT_RELEASE}", escape(description))
+        table.add_row(name, escape(f"{description} (kafka-streams {default_release(name)})"))
     terminal().print(table)
     oldest = f"kafka:rocksdb:task@{OLDEST_RELEASE}"
     terminal().print(
         f"A store of Kafka takes a layer ({', '.join(LAYERS)}) and a release from {OLDEST_RELEASE} "
         f"on, as in {oldest}."
     )
+    terminal().print(
+        "A store of your own is module:factory or path.py:factory in Python, java:CLASS#METHOD "
+        "with --classpath on the JVM, and 'cmd:COMMAND' in any other language."
+    )
+
+
+def _described(name: str) -> str:
+    """What a built-in store is, and the version of its package."""
+    try:
+        info = load_subject(name).info()
+    except UsageError as error:
+        return f"missing: {error}"
+    return info.description + (f" ({info.package} {info.version})" if info.package else "")
 
 
 SubjectArgument = Annotated[

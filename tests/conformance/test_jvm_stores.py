@@ -209,7 +209,8 @@ def test_a_wrong_store_of_a_user(of_a_user: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("subject", "message"),
     [
-        ("kafka:granite", "Kafka's stores are kafka:rocksdb, kafka:rocksdb-timestamped, "),
+        ("kafka:rocks", "Kafka has no store 'kafka:rocks'. Did you mean kafka:rocksdb"),
+        ("kafka:rocksdb:tasks", "A layer (bytes, metered, task) may follow behind another colon."),
         ("kafka:rocksdb@newest", "'newest' is no release of Kafka."),
         ("kafka:rocksdb:bytes@3.9.1", "The stores of Kafka 3.9.1 keep no offsets"),
         ("java:com.acme.Stores", "needs your classes: name their jars and directories"),
