@@ -123,12 +123,19 @@ def test_a_program_shows_what_kafka_does(program: str, class_path: str, tmp_path
 
 def test_rows_are_lost_in_a_kill(class_path: str, tmp_path: Path) -> None:
     """The store says that it has the row, so no application would restore it."""
-    printed = run(java("RowsAreLost", class_path, tmp_path))
+    assert_lost(run(java("RowsAreLost", class_path, tmp_path)))
 
+
+def test_rows_of_transactional_stores_are_lost_under_exactly_once() -> None:
+    """Kafka has such stores from 4.4 on."""
+    assert_lost(run([str(FOLDER / "show"), "RowsAreLost", "4.4.0", "transactional"])[-2:])
+
+
+def assert_lost(printed: list[str]) -> None:
     found = re.compile(
         r"(\w+): has all records up to offset \d+, as it says; the record at offset 0 is lost"
     )
-    assert found.sub(r"\1", "\n".join(printed)) == "windows\nsessions"
+    assert [found.sub(r"\1", each) for each in printed] == ["windows", "sessions"]
 
 
 def test_the_command_of_the_page() -> None:

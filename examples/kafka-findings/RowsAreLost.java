@@ -1,5 +1,6 @@
 import java.time.Duration;
 import java.time.Instant;
+import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -23,15 +24,17 @@ import org.apache.kafka.streams.test.TestRecord;
  * Window and session stores on RocksDB lose rows in a kill, and say that they have them.
  *
  * <p>A process puts one early row into each store, then 400 later ones of 100 kB, and is killed by
- * SIGKILL. Nothing but defaults is configured. Each segment of a store is a database of its own.
- * The later segment has flushed; the early one has not. The store takes the offset of the later
- * segment for that of the store, so the early row is never restored.
+ * SIGKILL. Nothing but defaults is configured, unless an argument asks for exactly-once and
+ * transactional stores. Each segment of a store is a database of its own. The later segment has
+ * flushed; the early one has not. The store takes the offset of the later segment for that of the
+ * store, so the early row is never restored.
  */
 public final class RowsAreLost {
   public static void main(String[] arguments) throws Exception {
     String directory = arguments[0];
-    if (arguments.length > 1) {
-      write(directory);
+    boolean transactional = List.of(arguments).contains("transactional");
+    if (List.of(arguments).contains("write")) {
+      write(directory, transactional);
       return;
     }
     Process writer =
@@ -42,6 +45,7 @@ public final class RowsAreLost {
                 System.getProperty("java.class.path"),
                 RowsAreLost.class.getName(),
                 directory,
+                transactional ? "transactional" : "plain",
                 "write")
             .redirectError(ProcessBuilder.Redirect.INHERIT)
             .start();
@@ -50,7 +54,7 @@ public final class RowsAreLost {
     }
     writer.destroyForcibly().waitFor();
 
-    TopologyTestDriver driver = driver(directory);
+    TopologyTestDriver driver = driver(directory, transactional);
     WindowStore<String, byte[]> windows = driver.getWindowStore("windows");
     tell(windows, windows.fetch("early", 0) != null);
     SessionStore<String, byte[]> sessions = driver.getSessionStore("sessions");
@@ -70,9 +74,9 @@ public final class RowsAreLost {
             + (found ? "there" : "lost"));
   }
 
-  private static void write(String directory) throws InterruptedException {
+  private static void write(String directory, boolean transactional) throws InterruptedException {
     var input =
-        driver(directory)
+        driver(directory, transactional)
             .createInputTopic("in", new StringSerializer(), new ByteArraySerializer());
     input.pipeInput(new TestRecord<>("early", new byte[100_000], Instant.ofEpochMilli(0)));
     Instant later = Instant.ofEpochMilli(100_000);
@@ -84,11 +88,16 @@ public final class RowsAreLost {
   }
 
   /** A task of Kafka Streams without a broker, with its state in a directory. */
-  private static TopologyTestDriver driver(String directory) {
+  private static TopologyTestDriver driver(String directory, boolean transactional) {
     Properties config = new Properties();
     config.put(StreamsConfig.APPLICATION_ID_CONFIG, "findings");
     config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:1");
     config.put(StreamsConfig.STATE_DIR_CONFIG, directory);
+    if (transactional) {
+      // Kafka has this configuration from 4.4 on.
+      config.put("enable.transactional.statestores", true);
+      config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+    }
     var windows =
         Stores.windowStoreBuilder(
             Stores.persistentWindowStore(
