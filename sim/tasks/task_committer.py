@@ -103,8 +103,7 @@ class Committer:
             active: returns the tasks that process or restore: both may have staged bytes.
             requested: whether a processor has requested a commit.
         """
-        # Most runs have no limit, and to count what is staged at every turn takes long.
-        staged = self._staged(active()) if self._has_limit else NOTHING
+        staged = self._staged(active())
         due = commit_is_due(
             self._host.now,
             self._last_commit,
@@ -140,11 +139,7 @@ class Committer:
     @property
     def may_be_due_early(self) -> bool:
         """Whether staged records or bytes may make a commit due."""
-        return self._application.task_config.stages and self._has_limit
-
-    @property
-    def _has_limit(self) -> bool:
-        return any(each > 0 for each in self._limits)
+        return self._application.task_config.stages and any(each > 0 for each in self._limits)
 
     @property
     def _interval_ms(self) -> int:
