@@ -124,7 +124,9 @@ class HostedStore(WrappedKeyValueStore):
         if not self._imports_offsets:
             self._hand_over_offsets(left)
         self._committed_position = self._position()
-        self._idle_bytes = max(0, self._count("approximate_num_uncommitted_bytes"))
+        declared = self._declared
+        if declared is not None and declared.transactional:
+            self._idle_bytes = max(0, self._count("approximate_num_uncommitted_bytes"))
         restore = own.restore_callbacks.get(root.name)
         if restore is None:
             raise SubjectError(
