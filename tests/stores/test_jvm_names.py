@@ -53,7 +53,7 @@ def test_a_layer_that_does_not_fit(names: list[str], layer: str, message: str) -
     ("name", "message"),
     [
         ("kafka:rocksdb:bytes@4.2.2", "The stores of Kafka 4.2.2 keep no offsets, so there is"),
-        ("kafka:rocksdb:cake", "each with one of the layers bytes, "),
+        ("kafka:rocksdb:cake", "A layer (bytes, metered, task) may follow behind another colon."),
         ("kafka:rocksdb@3.8.1", "Kafka 3.8.1 is too old to be verified. Take a release from 3.9.0"),
         (
             "kafka:rocksdb-transactional@4.3.1",
