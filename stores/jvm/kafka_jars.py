@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 DEFAULT_RELEASE = "4.3.1"
-"""The newest release that was tried."""
+"""The release of stores, brokers and instances whose names say none."""
 
 TRANSACTIONS_IN_STORES = "4.4.0"
 """The first release with transactional stores (KIP-892)."""

@@ -51,7 +51,9 @@ _PLAIN = {
 }
 
 KAFKA = _PLAIN | {
-    f"{name}{TRANSACTIONAL}": f"{name} with transactions (KIP-892), from Kafka 4.4.0 on."
+    f"{name}{TRANSACTIONAL}": (
+        f"{name} with transactions (KIP-892), from Kafka {TRANSACTIONS_IN_STORES} on."
+    )
     for name in _PLAIN
     if "versioned" not in name
 }
@@ -210,7 +212,7 @@ def _is_transactional(store: str) -> bool:
 
 
 def default_release(store: str) -> str:
-    """The newest release that was tried, or the first one that has the store."""
+    """The release of a store whose name says none: it has the store."""
     return TRANSACTIONS_IN_STORES if _is_transactional(store) else DEFAULT_RELEASE
 
 
