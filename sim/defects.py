@@ -242,6 +242,13 @@ DEFECTS: dict[str, Defect] = {
         "KIP-447",
         ALOS,
     ),
+    "flushes-changelogs-alone": Defect(
+        "A commit waits until the brokers confirm the records of changelogs, and no output.",
+        "ALOS-004",
+        "Kafka, RecordCollectorImpl#flush",
+        ALOS,
+        settings={"brokers": 3},
+    ),
     "keeps-lock-after-cleaning": Defect(
         "The cleaner deletes the directory of a task but keeps its lock.",
         "TASK-008",

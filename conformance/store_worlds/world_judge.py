@@ -49,6 +49,7 @@ _BLAME = {
     "TASK-005": (NOT_LOST, "lost-input"),
     "TASK-009": (RUNS, "wiped-after-close"),
     "ALOS-001": (NOT_LOST, "lost-write"),
+    "ALOS-004": (NOT_LOST, "changed-output"),
     "QUERY-101": (BENEATH, "uncommitted-row"),
     "QUERY-102": (BENEATH, "changed-answer"),
     "QUERY-104": (AT_ONCE, "changed-answer"),

@@ -13,7 +13,7 @@ Sources: KIP-98, KIP-447, KAFKA-5494; Kafka, KafkaProducer, TransactionManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -195,6 +195,21 @@ class Producer:
         """
         yield from self._confirmed(by_one=self._world.defect("flushes-one-broker-alone"))
         self._raise_error()
+
+    def flush_some(self, partitions: Iterable[str]) -> Steps:
+        """Wait until the brokers have confirmed the records of these partitions alone: a mistake.
+
+        Raises:
+            BrokerError: a record was refused.
+        """
+        while self.error is None and any(map(self._is_sending, partitions)):
+            _come_about(self._hurry)
+            yield self._next_change()
+        self._raise_error()
+
+    def _is_sending(self, partition: str) -> bool:
+        """Whether a record of a partition waits to be confirmed."""
+        return bool(self._buffered.get(partition) or self._flying.get(partition))
 
     def _confirmed(self, *, by_one: bool = False) -> Steps:
         """Wait until no record is in flight, or until the producer has failed.

@@ -25,6 +25,7 @@ from streamproof.sim.invariants.contents import (
     RunningStoreEqualsChangelog,
 )
 from streamproof.sim.invariants.deadlines import WaitsOfTasksEnd
+from streamproof.sim.invariants.delivered_output import OutputIsInItsTopic
 from streamproof.sim.invariants.delivery import (
     CommitEndsTheTransaction,
     CommittedInputIsLogged,
@@ -277,5 +278,6 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     TargetsHaveTheirCopies,
     TasksAreReleasedFirst,
     OffsetsAreRefusedForLostTasks,
+    OutputIsInItsTopic,
 )
 """All invariants."""
