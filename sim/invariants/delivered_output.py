@@ -11,7 +11,7 @@ from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.decisions.refusals import MAX_MESSAGE_BYTES, is_too_large
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
-from streamproof.sim.invariants.replayed_tasks import OutputRecord, ReplayedTask
+from streamproof.sim.invariants.replayed_tasks import OutputRecord, ReplayedTask, Rows
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import Topology
 from streamproof.sim.trace import Event
@@ -51,23 +51,32 @@ class _Sent:
         return not (self.is_there or self.is_hidden)
 
 
-@dataclass(eq=False)
+@dataclass
 class _Run:
     """A task, from when it begins to run in a thread.
 
     Attributes:
-        name: the task.
-        task: the same task, with its processor called again.
-        sent: by uncommitted input, what it has to send.
+        task: the task, with its processor called again.
         punctuated: what its punctuations since the last commit have to send.
         latest: by partition and key, the last update.
     """
 
-    name: str
     task: ReplayedTask
-    sent: dict[_Input, list[_Sent]] = field(default_factory=dict)
     punctuated: list[_Sent] = field(default_factory=list)
     latest: dict[tuple[str, bytes], _Sent] = field(default_factory=dict)
+
+
+@dataclass
+class _GlobalStores:
+    """The global stores of a process.
+
+    Attributes:
+        rows: by store, its rows.
+        offsets: by partition, the offset of the last record that its store has.
+    """
+
+    rows: dict[str, Rows] = field(default_factory=dict)
+    offsets: dict[str, int] = field(default_factory=dict)
 
 
 class OutputIsInItsTopic(Invariant):
@@ -76,8 +85,8 @@ class OutputIsInItsTopic(Invariant):
     Under at-least-once, nothing else holds an input and its output together. What the output must
     be follows from the processor of the topology: it is called again with the rows that the task
     had at first, and with the records that it has processed since then. Nobody knows what a
-    topology that is not built in must send, nor which row of a global table a record meets, nor
-    what the processors of an application of Kafka do.
+    topology that is not built in must send, nor what the processors of an application of Kafka do,
+    nor what a global store has that has read a topic during its compaction.
     """
 
     name = "the output of an input is in its topic when its offset is committed, and nothing else"
@@ -88,14 +97,16 @@ class OutputIsInItsTopic(Invariant):
         super().__init__(history)
         self._topology: Topology | None = None
         self._sinks: set[str] = set()
+        # By process, its global stores, if their rows are known.
+        self._globals: dict[str, _GlobalStores] = {}
         self._partitions: dict[str, int] = {}
         self._is_cached = False
         self._most_bytes = MAX_MESSAGE_BYTES
         self._producers: dict[str, int] = {}
         # By thread and task, what runs now.
         self._running: dict[tuple[str, str], _Run] = {}
-        # By uncommitted input, all that have processed it; a zombie may be one of them.
-        self._takers: dict[_Input, dict[_Run, None]] = defaultdict(dict)
+        # By uncommitted input, what each has to send that has processed it; a zombie may be one.
+        self._taken: dict[_Input, list[list[_Sent]]] = defaultdict(list)
         # By producer and record, what it has to send, each as often as it was sent.
         self._awaited: dict[tuple[int, _Row], list[_Sent]] = defaultdict(list)
         # Producers of tasks whose output nobody knows.
@@ -111,6 +122,9 @@ class OutputIsInItsTopic(Invariant):
         return {
             "application.started": self._start,
             "thread.producer": self._new_producer,
+            "instance.started": self._begin_process,
+            "global.restored": self._hold_globals,
+            "global.applied": self._apply_globally,
             "task.state": self._state,
             "store.running": self._hold,
             "task.processed": self._process,
@@ -129,9 +143,41 @@ class OutputIsInItsTopic(Invariant):
         self._most_bytes = more["output_max_message_bytes"]
         if family is not None:
             topology = family.topology(self._partitions[family.topology(1).inputs[0]])
-            if not topology.global_stores:
-                self._topology = topology
-                self._sinks = {topic for each in topology.subtopologies for topic in each.sinks}
+            self._topology = topology
+            self._sinks = {topic for each in topology.subtopologies for topic in each.sinks}
+        return ()
+
+    def _begin_process(self, event: Event) -> Iterable[str]:
+        self._globals.pop(event.actor, None)
+        return ()
+
+    def _hold_globals(self, event: Event) -> Iterable[str]:
+        rows = {
+            store: {key: (value, _NO_TIME) for key, value in each}
+            for store, each in event.attributes["rows"].items()
+        }
+        self._globals[event.process] = _GlobalStores(rows, dict(event.attributes["offsets"]))
+        return ()
+
+    def _apply_globally(self, event: Event) -> Iterable[str]:
+        stores, more = self._globals.get(event.process), event.attributes
+        if stores is None:
+            # They are not restored yet.
+            return ()
+        start = stores.offsets.get(event.partition, -1) + 1
+        stores.offsets[event.partition] = event.offset
+        log = self.history.log(event.partition)
+        batch = [each for each in log.since(start) if each.offset <= event.offset]
+        if len(batch) != more["records"]:
+            # A compaction has removed some records before they were read, and nobody knows which.
+            del self._globals[event.process]
+            return ()
+        rows = stores.rows[more["store"]]
+        for each in batch:
+            if each.value is None:
+                rows.pop(each.key, None)
+            else:
+                rows[each.key] = each.value, each.timestamp
         return ()
 
     def _new_producer(self, event: Event) -> Iterable[str]:
@@ -144,7 +190,8 @@ class OutputIsInItsTopic(Invariant):
         spec = None if self._topology is None else self._topology.tasks.get(event.task)
         if spec is not None and event.attributes["after"] == "RUNNING":
             time = max(self._times.get(each, _NO_TIME) for each in spec.inputs)
-            self._running[owner] = _Run(event.task, ReplayedTask(spec, self._partitions, time))
+            stores = self._globals.get(event.process, _GlobalStores())
+            self._running[owner] = _Run(ReplayedTask(spec, self._partitions, time, stores.rows))
         return ()
 
     def _hold(self, event: Event) -> Iterable[str]:
@@ -156,34 +203,37 @@ class OutputIsInItsTopic(Invariant):
     def _process(self, event: Event) -> Iterable[str]:
         read = event.partition, event.offset
         self._processed[event.partition][event.offset] = event.attributes["timestamp"]
-        run = self._known_run(event)
-        if run is None:
-            return ()
-        record = next(self.history.log(event.partition).since(event.offset), None)
-        if record is None or record.offset != event.offset:
-            self._forget(event)
-            return ()
-        topic = event.partition.rpartition("-")[0]
-        sent = self._awaits(event, run, run.task.process(topic, cast(LogEntry, record)))
+        sent = self._awaits_output(event)
         if event.offset >= self.history.committed.get(event.partition, 0):
-            run.sent.setdefault(read, []).extend(sent)
-            self._takers[read][run] = None
+            self._taken[read].append(sent)
         return ()
+
+    def _awaits_output(self, event: Event) -> list[_Sent]:
+        """Await the output of a record that a task processes; nothing if it is not known."""
+        run = self._known_run(event)
+        record = next(self.history.log(event.partition).since(event.offset), None)
+        if run is None or record is None or record.offset != event.offset:
+            self._forget(event)
+            return []
+        topic = event.partition.rpartition("-")[0]
+        return self._awaits(event, run, run.task.process(topic, cast(LogEntry, record)))
 
     def _punctuate(self, event: Event) -> Iterable[str]:
         run, more = self._known_run(event), event.attributes
-        if run is not None:
-            sent = run.task.punctuate(more["clock"], more["interval_ms"], more["timestamp"])
-            run.punctuated += self._awaits(event, run, sent)
+        if run is None:
+            self._forget(event)
+            return ()
+        sent = run.task.punctuate(more["clock"], more["interval_ms"], more["timestamp"])
+        run.punctuated += self._awaits(event, run, sent)
         return ()
 
     def _known_run(self, event: Event) -> _Run | None:
         """The task that an event is about, if what it has to send is known."""
         run = self._running.get((event.actor, event.task))
-        if run is None or not run.task.is_known:
-            self._forget(event)
+        if run is None or self._topology is None:
             return None
-        return run
+        has_globals = event.process in self._globals or not self._topology.global_stores
+        return run if run.task.is_known and has_globals else None
 
     def _forget(self, event: Event) -> None:
         """Judge a task no more: what it has to send is not known."""
@@ -236,8 +286,8 @@ class OutputIsInItsTopic(Invariant):
         offsets = event.attributes["offsets"]
         for partition, offset in offsets.items():
             self._commit_time(partition, offset)
-        for read in [each for each in self._takers if each[1] < offsets.get(each[0], 0)]:
-            taken = [each.sent.pop(read) for each in self._takers.pop(read)]
+        for read in [each for each in self._taken if each[1] < offsets.get(each[0], 0)]:
+            taken = self._taken.pop(read)
             self.tried |= any(taken)
             # One that has sent everything is enough. What a reset went past is gone.
             if self.history.forgotten.is_skipped(*read):

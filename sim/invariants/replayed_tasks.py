@@ -15,7 +15,13 @@ from streamproof.sim.topology import PunctuationType, Punctuator, TaskSpec, part
 from streamproof.stores.api import KeyValueStore
 from streamproof.stores.timestamps import ValueAndTimestamp
 
-__all__ = ["OutputRecord", "ReplayedTask"]
+__all__ = ["GlobalRows", "OutputRecord", "ReplayedTask"]
+
+Rows = dict[bytes, tuple[bytes, int]]
+"""By key, the value and its timestamp."""
+
+GlobalRows = Mapping[str, Rows]
+"""By global store, its rows. Whoever has them changes them as the store changes."""
 
 
 class OutputRecord(NamedTuple):
@@ -35,7 +41,7 @@ class OutputRecord(NamedTuple):
 class _ReplayedStore:
     """The rows of a store, as the processor has left them."""
 
-    def __init__(self, task: ReplayedTask, name: str, rows: dict[bytes, tuple[bytes, int]]) -> None:
+    def __init__(self, task: ReplayedTask, name: str, rows: Rows) -> None:
         self._task = task
         self._name = name
         self._rows = rows
@@ -74,14 +80,24 @@ class ReplayedTask:
         spec: the task.
         partitions: the number of partitions of each topic.
         stream_time: the largest timestamp that was processed before the task began.
+        global_rows: the rows of the global stores of the process.
 
     Attributes:
         stream_time: the largest timestamp that was processed.
         record_time: the timestamp of the record that is processed, or the time of the punctuation.
     """
 
-    def __init__(self, spec: TaskSpec, partitions: Mapping[str, int], stream_time: int) -> None:
+    def __init__(
+        self,
+        spec: TaskSpec,
+        partitions: Mapping[str, int],
+        stream_time: int,
+        global_rows: GlobalRows,
+    ) -> None:
         self._spec = spec
+        self._globals = {
+            name: _ReplayedStore(self, name, rows) for name, rows in global_rows.items()
+        }
         self._partitions = partitions
         self._stores: dict[str, _ReplayedStore] = {}
         self._punctuators: dict[tuple[str, int], Punctuator] = {}
@@ -135,8 +151,8 @@ class ReplayedTask:
     # What the processor asks for.
 
     def store(self, name: str) -> KeyValueStore:
-        """A store of the task."""
-        return cast(KeyValueStore, self._stores[name])
+        """A store of the task or of its process."""
+        return cast(KeyValueStore, self._stores.get(name) or self._globals[name])
 
     def forward(
         self, topic: str, key: bytes, value: bytes | None, timestamp: int | None = None

@@ -39,6 +39,7 @@ TOPOLOGIES = [
     "session-count",
     "last-byte-count",
     "punctuated-count",
+    "global-table-join",
     "table-operators",
 ]
 
@@ -199,3 +200,28 @@ def test_what_a_reset_goes_past_needs_no_output() -> None:
 def test_output_that_nobody_knows_is_not_judged(given: dict[str, Any]) -> None:
     """The processor is not known, or the rows of its stores are not, or it is one of Kafka."""
     assert found(runs(A), processes(A), OUTPUT, COMMITTED, **given) == []
+
+
+def test_an_owner_that_nobody_knows_may_have_sent_what_a_zombie_has_not() -> None:
+    """The rows of the task in B are not known, so nobody knows its output."""
+    empty = {"task": "0_0", "partition": "count-counts-changelog-0"}
+    zombie = [runs(A), (A, "store.running", empty), processes(A)]
+    assert len(found(*zombie, COMMITTED, topology="count")) == 1
+    assert found(*zombie, runs(B), processes(B), COMMITTED, topology="count") == []
+
+
+@pytest.mark.parametrize(("records", "value"), [(1, b"ab|x"), (0, b"ab|-")])
+def test_a_record_meets_the_row_of_the_global_table(records: int, value: bytes) -> None:
+    """Unless a compaction has removed rows before they were read: then any row is right."""
+    applied = {"partition": "table-0", "offset": 0, "store": "rows", "records": records}
+    events: list[Happens] = [
+        ("a/global", "global.restored", {"rows": {"rows": []}}),
+        appended("table-0", b"x", producer=-1),
+        ("a/global", "global.applied", applied),
+        runs(A),
+        processes(A),
+    ]
+    right = appended("out-0", value)
+    assert found(*events, right, COMMITTED, topology="global-table-join") == []
+    is_known = records == 1
+    assert len(found(*events, COMMITTED, topology="global-table-join")) == is_known
