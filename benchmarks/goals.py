@@ -34,6 +34,9 @@ ROOT = Path(__file__).resolve().parent.parent
 HISTORY = Path(__file__).with_name("history.jsonl")
 COMMAND = str(Path(sys.executable).with_name("streamproof"))
 
+KAFKA = "kafka:rocksdb"
+"""The store on the JVM that is measured beside our own on RocksDB."""
+
 ADDITIONS = 10_000_000
 
 SLOWER = 1.15
@@ -64,6 +67,10 @@ FIGURES = {
     "first failure of a wrong store": Figure("s", 1, 3),
     "verify RocksDB, smoke": Figure("s", 6, 17.5),
     "verify RocksDB, quick": Figure("s", 20, 43),
+    f"verify {KAFKA}, smoke": Figure("s", 60, 1_200),
+    f"verify {KAFKA}, smoke, to RocksDB": Figure("x", 4, None),
+    f"verify {KAFKA}, quick": Figure("s", 300, None),
+    f"verify {KAFKA}, quick, to RocksDB": Figure("x", 4, None),
     "crash points": Figure("/s", 300, None, more_is_better=True),
     "crash points, of the raw loop": Figure("x", 0.5, 0.12, more_is_better=True),
     "events of 10 tasks, of bare simpy": Figure("x", 0.15, 0.069, more_is_better=True),
@@ -126,12 +133,20 @@ def sqlite() -> Measured:
 
 
 def rocksdb() -> Measured:
-    """Whole runs on our RocksDB store."""
-    with TemporaryDirectory() as out:
-        return {
-            f"verify RocksDB, {profile}": verify_s("rocksdb", profile, Path(out))
-            for profile in ("smoke", "quick")
-        }
+    """Whole runs on our RocksDB store, and on Kafka's, which needs Java and Maven."""
+    found = Measured()
+    with TemporaryDirectory() as name:
+        out = Path(name)
+        # The first use of a release compiles the host, which is no time of a run.
+        command_s("verify", KAFKA, "--profile", "smoke", "--only", "LIFE-001", "--out", name)
+        for profile in ("smoke", "quick"):
+            ours, theirs = (verify_s(each, profile, out) for each in ("rocksdb", KAFKA))
+            found |= {
+                f"verify RocksDB, {profile}": ours,
+                f"verify {KAFKA}, {profile}": theirs,
+                f"verify {KAFKA}, {profile}, to RocksDB": theirs / ours,
+            }
+    return found
 
 
 def crash_points() -> Measured:
@@ -213,7 +228,7 @@ def installation() -> Measured:
 
 MEASURES: dict[Callable[[], Measured], tuple[str, ...]] = {
     sqlite: ("verify SQLite, smoke", "first failure of a wrong store"),
-    rocksdb: ("verify RocksDB, smoke", "verify RocksDB, quick"),
+    rocksdb: tuple(name for name in FIGURES if "RocksDB" in name or KAFKA in name),
     crash_points: ("crash points", "crash points, of the raw loop"),
     simulator: ("events of 10 tasks, of bare simpy", "events of 1,000 tasks, of bare simpy"),
     worlds: ("worlds of two processes",),

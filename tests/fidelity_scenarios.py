@@ -26,7 +26,6 @@ from streamproof.scenarios.play import Judged, play
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import library, read
 from streamproof.sim.invariants import INVARIANTS
-from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,9 +35,9 @@ REASONS = Path(__file__).with_name("fidelity_scenarios.toml")
 
 UNPLAYED = "this page was written before it was played: `nox -s fidelity_scenarios` plays all"
 
-RELEASES = (DEFAULT_RELEASE, "4.2.2", "4.2.0")
-"""The releases that play the library: the newest, one whose stores keep no offsets, and one with a
-mistake that the second has no more."""
+RELEASES = ("4.3.1", "4.2.2", "4.2.0")
+"""The releases that play the library: that of the compared classes, one whose stores keep no
+offsets, and one with a mistake that the second has no more."""
 
 
 class Row(Struct, frozen=True):
@@ -72,7 +71,7 @@ def variants() -> Iterator[tuple[Scenario, Setup, str, str]]:
         for setup in scenario.setups.values():
             reasons = {release: why_not(scenario, setup, release) for release in RELEASES}
             release = next((each for each, reason in reasons.items() if not reason), "")
-            yield scenario, setup, release, reasons[DEFAULT_RELEASE]
+            yield scenario, setup, release, reasons[RELEASES[0]]
 
 
 def outcome(judged: Judged) -> str:

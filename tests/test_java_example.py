@@ -61,7 +61,7 @@ def test_the_wrong_store_fails_its_build(project: Path) -> None:
 
     assert done.returncode == 1, done.stdout
     assert "CRASH-011 (MUST) a crash during close does no harm\n\n  promise   " in done.stdout
-    assert "MvStores#ordersWithOffsetsApart@4.3.1'" in done.stdout
+    assert "MvStores#ordersWithOffsetsApart@4.4.0'" in done.stdout
     # The printed command finds the store from the directory of the project.
     assert "--classpath target/streamproof/WrongOrdersTest/class-path.jar\n" in done.stdout
     assert "KV-001" not in done.stdout

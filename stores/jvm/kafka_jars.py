@@ -26,7 +26,7 @@ __all__ = [
     "require_tool",
 ]
 
-DEFAULT_RELEASE = "4.3.1"
+DEFAULT_RELEASE = "4.4.0"
 """The release of stores, brokers and instances whose names say none."""
 
 TRANSACTIONS_IN_STORES = "4.4.0"

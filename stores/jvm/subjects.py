@@ -26,7 +26,6 @@ __all__ = [
     "class_path_for",
     "class_path_options",
     "command_of",
-    "default_release",
     "description_of",
     "is_of_the_jvm",
     "prepare",
@@ -186,7 +185,7 @@ def command_of(name: str) -> str:
     store, named, release = _parts_of(name)
     if "@" in name:
         require_release(release)
-    release = release or default_release(store)
+    release = release or DEFAULT_RELEASE
     layer = cast(Layer, named) if named else default_layer(release)
     if not store.startswith(JAVA) and store not in KAFKA:
         near = near_names(store, KAFKA)
@@ -209,11 +208,6 @@ def command_of(name: str) -> str:
 
 def _is_transactional(store: str) -> bool:
     return store in KAFKA and store.endswith(TRANSACTIONAL)
-
-
-def default_release(store: str) -> str:
-    """The release of a store whose name says none: it has the store."""
-    return TRANSACTIONS_IN_STORES if _is_transactional(store) else DEFAULT_RELEASE
 
 
 def _require_class_path(name: str) -> list[str]:

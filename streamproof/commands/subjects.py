@@ -13,9 +13,9 @@ from streamproof.commands.terminal import terminal
 from streamproof.conformance.subject import builtin_names, load_subject
 from streamproof.errors import UsageError
 from streamproof.host import serve_subject
-from streamproof.stores.jvm.kafka_jars import OLDEST_RELEASE
+from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, OLDEST_RELEASE
 from streamproof.stores.jvm.layers import LAYERS
-from streamproof.stores.jvm.subjects import KAFKA, default_release
+from streamproof.stores.jvm.subjects import KAFKA
 
 __all__ = ["host", "list_subjects"]
 
@@ -34,7 +34,7 @@ def list_subjects() -> None:
         table.add_row(name, escape(_described(name)))
     # Nothing is downloaded and no JVM is started for a list.
     for name, description in KAFKA.items():
-        table.add_row(name, escape(f"{description} (kafka-streams {default_release(name)})"))
+        table.add_row(name, escape(f"{description} (kafka-streams {DEFAULT_RELEASE})"))
     terminal().print(table)
     oldest = f"kafka:rocksdb:task@{OLDEST_RELEASE}"
     terminal().print(

@@ -54,7 +54,8 @@ def message_of(ended: Ended) -> str:
         (f"{BAD}#suppliesNullWindows", "BadStores#suppliesNullWindows gives null"),
         (f"{BAD}#buildsText", "a store with other keys or values than Bytes and byte[]."),
         (f"{BAD}#buildsTextWithTimestamps", "other keys or values than Bytes and byte[]."),
-        (f"{BAD}#buildsWindows", "keeps a record. Let it return a WindowBytesStoreSup"),
+        (f"{BAD}#buildsTextWindows", "other keys or values than Bytes and byte[]."),
+        (f"{BAD}#windowsAlone", "keeps a record. Let it return a WindowBytesStoreSup"),
         (f"{BAD}#throwingLater", "raised java.lang.IllegalStateException: no space at"),
         (f"{BAD}$ExitsAtOnce", "left with exit code 5 during hello (no license at all)"),
         (f"{BAD}$RaisesAtLoading", "cannot be loaded: java.lang.IllegalStateException: no settin"),
@@ -212,5 +213,5 @@ def test_maven_that_reaches_nothing(clean: CommandLine, tmp_path: Path) -> None:
     del clean.environment["JAVA_TOOL_OPTIONS"]
     line = message_of(clean.verify("kafka:rocksdb"))
 
-    assert "Maven cannot get the jars of Kafka 4.3.1: No plugin found for prefix" in line
+    assert "Maven cannot get the jars of Kafka 4.4.0: No plugin found for prefix" in line
     assert list(cache.glob("streamproof/kafka-*")) == []

@@ -162,6 +162,9 @@ BY_TIME = {**KEPT, "segment_interval_ms": 0, "expiry": "record", "scan_order": "
         ("java:com.acme.Stores#windows", {"kind": "window", "persistent": False, **BY_TIME}),
         ("java:com.acme.Stores#built", {"kind": "key-value", "timestamped": False}),
         ("java:com.acme.Stores#builtWithTimestamps", {"kind": "key-value", "timestamped": True}),
+        ("java:com.acme.Stores#builtWindows", {"kind": "window", "timestamped": False, **BY_TIME}),
+        ("java:com.acme.Stores#builtWindowsWithTimestamps", {"timestamped": True, **BY_TIME}),
+        ("java:com.acme.Stores#builtSessions", {"kind": "session", **BY_TIME}),
     ],
 )
 def test_claims_come_from_the_store_and_its_supplier(

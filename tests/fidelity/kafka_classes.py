@@ -15,7 +15,7 @@ from typing import IO, Any, Self, cast
 
 from streamproof.stores.jvm.cached_builds import built_once
 from streamproof.stores.jvm.java_tools import compile_java, java_command, require_java
-from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, class_path_of
+from streamproof.stores.jvm.kafka_jars import class_path_of
 
 __all__ = ["KafkaClasses"]
 
@@ -39,7 +39,7 @@ class KafkaClasses:
         UsageError: Java or Maven is missing, or Maven Central cannot be reached.
     """
 
-    release = DEFAULT_RELEASE
+    release = "4.3.1"
 
     def __init__(self) -> None:
         built = _built(self.release)

@@ -60,8 +60,13 @@ public final class BadStores {
     return timestampedKeyValueStoreBuilder(Stores.right(), Serdes.Bytes(), Serdes.String());
   }
 
-  public static StoreBuilder<?> buildsWindows() {
-    return windowStoreBuilder(Stores.windows(), Serdes.Bytes(), Serdes.ByteArray());
+  public static StoreBuilder<?> buildsTextWindows() {
+    return windowStoreBuilder(Stores.windows(), Serdes.Bytes(), Serdes.String());
+  }
+
+  /** Windows that say to nobody how long they keep a record. */
+  public static WindowStore<Bytes, byte[]> windowsAlone() {
+    return Stores.windows().get();
   }
 
   /** What the other stores are made of. */

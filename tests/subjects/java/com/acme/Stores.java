@@ -65,6 +65,26 @@ public final class Stores {
         "acme", Duration.ofMinutes(3), Duration.ofSeconds(10), false);
   }
 
+  /** The same windows in their builder. */
+  public static StoreBuilder<?> builtWindows() {
+    return org.apache.kafka.streams.state.Stores.windowStoreBuilder(
+        windows(), Serdes.Bytes(), Serdes.ByteArray());
+  }
+
+  /** The same windows in their builder, with timestamps. */
+  public static StoreBuilder<?> builtWindowsWithTimestamps() {
+    return org.apache.kafka.streams.state.Stores.timestampedWindowStoreBuilder(
+        windows(), Serdes.Bytes(), Serdes.ByteArray());
+  }
+
+  /** Kafka's own sessions in memory, in their builder. */
+  public static StoreBuilder<?> builtSessions() {
+    return org.apache.kafka.streams.state.Stores.sessionStoreBuilder(
+        org.apache.kafka.streams.state.Stores.inMemorySessionStore("acme", Duration.ofMinutes(3)),
+        Serdes.Bytes(),
+        Serdes.ByteArray());
+  }
+
   /** A store that keeps an empty value where a row is deleted. */
   public static KeyValueBytesStoreSupplier lostTombstones() {
     return supplier(

@@ -190,6 +190,18 @@ abstract class Operations {
     if (request.number("protocol") < VERSION) {
       throw new UnsupportedOperationException("This host needs version 2 of the protocol.");
     }
+    return Map.of(
+        "protocol", VERSION,
+        "name", nameOf(store.getClass()),
+        "version", versionOf(store.getClass()),
+        "reopens", true,
+        // A task locks its directory, and each store is in a process of its own.
+        "names", takesName && !around.equals("task"),
+        "capabilities", claims());
+  }
+
+  /** What the store claims: what it shows, what its layer does for it, and what is declared. */
+  private Map<String, Object> claims() {
     Map<String, Object> claims = new TreeMap<>();
     claims.put("persistent", store.persistent());
     Layers.addClaims(claims, store);
@@ -199,7 +211,6 @@ abstract class Operations {
     if (transactional) {
       claims.put("transactional", true);
     }
-    claims.put("forgets_offsets", false);
     claims.put("position", true);
     claims.put("timestamped", values.areStamped());
     claims.put("durability", store.persistent() ? "close" : "process");
@@ -210,14 +221,7 @@ abstract class Operations {
       claims.put("iterator_view", "weak");
     }
     claims.putAll(declared);
-    return Map.of(
-        "protocol", VERSION,
-        "name", nameOf(store.getClass()),
-        "version", versionOf(store.getClass()),
-        "reopens", true,
-        // A task locks its directory, and each store is in a process of its own.
-        "names", takesName && !around.equals("task"),
-        "capabilities", claims);
+    return claims;
   }
 
   private static String nameOf(Class<?> type) {
@@ -247,7 +251,7 @@ abstract class Operations {
     Map<TopicPartition, Long> offsets = new HashMap<>();
     for (List<Object> row : request.rows("offsets")) {
       int partition = Math.toIntExact((Long) row.get(1));
-      if (row.get(2) == null && !Boolean.TRUE.equals(declared.get("forgets_offsets"))) {
+      if (row.get(2) == null && !Boolean.TRUE.equals(claims().get("forgets_offsets"))) {
         throw new UnsupportedOperationException("This store does not claim forgets_offsets.");
       }
       offsets.put(new TopicPartition((String) row.get(0), partition), (Long) row.get(2));

@@ -3,7 +3,6 @@ package streamproof.host;
 import java.io.File;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Executable;
-import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
@@ -128,7 +127,7 @@ final class StoreNames {
       throw new UnusableStoreException(
           by + " gives " + what + ", " + (windowed(store)
               ? "which does not say how long it keeps a record. Let it return a "
-                  + "WindowBytesStoreSupplier or a SessionBytesStoreSupplier."
+                  + "WindowBytesStoreSupplier, a SessionBytesStoreSupplier or a builder of Stores."
               : "which is no supplier of a store, and no builder or key-value store. Let it "
                   + "return a supplier, such as a KeyValueBytesStoreSupplier."));
     }
@@ -154,19 +153,8 @@ final class StoreNames {
 
   /** Whether a serde of a builder of Kafka takes one of some objects; others may have none. */
   private static boolean takesOneOf(Object builder, String field, Object... objects) {
-    for (Class<?> type = builder.getClass(); type != null; type = type.getSuperclass()) {
-      try {
-        Field found = type.getDeclaredField(field);
-        found.setAccessible(true);
-        Serde<?> serde = (Serde<?>) found.get(builder);
-        return serde == null || Stream.of(objects).anyMatch(each -> takes(serde, each));
-      } catch (NoSuchFieldException error) {
-        // It may be that of a class above.
-      } catch (IllegalAccessException error) {
-        throw new IllegalStateException(error);
-      }
-    }
-    return true;
+    Serde<?> serde = BuilderFields.valueOf(builder, field, Serde.class);
+    return serde == null || Stream.of(objects).anyMatch(each -> takes(serde, each));
   }
 
   private static boolean takes(Serde<?> serde, Object object) {
@@ -187,13 +175,21 @@ final class StoreNames {
       return new KeyValueOperations((KeyValueStore<?, ?>) store);
     }
     // A window or session store alone does not say how long it keeps a record: its supplier does.
-    if (given instanceof WindowBytesStoreSupplier && store instanceof WindowStore) {
-      return new WindowOperations((WindowBytesStoreSupplier) given, bytes(store));
+    Object supplier = supplierOf(given);
+    if (supplier instanceof WindowBytesStoreSupplier && store instanceof WindowStore) {
+      return new WindowOperations((WindowBytesStoreSupplier) supplier, bytes(store));
     }
-    if (given instanceof SessionBytesStoreSupplier && store instanceof SessionStore) {
-      return new SessionOperations((SessionBytesStoreSupplier) given, bytes(store));
+    if (supplier instanceof SessionBytesStoreSupplier && store instanceof SessionStore) {
+      return new SessionOperations((SessionBytesStoreSupplier) supplier, bytes(store));
     }
     return null;
+  }
+
+  /** The supplier inside a builder of Kafka; what was given, if it is none. */
+  private static Object supplierOf(Object given) {
+    return given instanceof StoreBuilder
+        ? BuilderFields.valueOf(given, "storeSupplier", StoreSupplier.class)
+        : given;
   }
 
   /** A store or serde as what its supplier or builder says that it is. */

@@ -15,5 +15,7 @@ final class Layers {
   /** Claim what a store shows alone. */
   static void addClaims(Map<String, Object> claims, StateStore store) {
     claims.put("manages_offsets", store.managesOffsets());
+    // A commit of an empty map makes a store that keeps offsets forget them (StateStore#commit).
+    claims.put("forgets_offsets", store.managesOffsets());
   }
 }

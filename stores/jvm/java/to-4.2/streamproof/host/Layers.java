@@ -15,5 +15,6 @@ final class Layers {
   /** Claim what a store shows alone. */
   static void addClaims(Map<String, Object> claims, StateStore store) {
     claims.put("manages_offsets", false);
+    claims.put("forgets_offsets", false);
   }
 }

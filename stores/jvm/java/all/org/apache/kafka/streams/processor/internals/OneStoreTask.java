@@ -46,6 +46,7 @@ public final class OneStoreTask implements Layer {
   /** Claim what the task does for a store, in place of what the store shows alone. */
   public static void addClaims(Map<String, Object> claims, StateStore store) {
     claims.put("manages_offsets", store.persistent());
+    claims.put("forgets_offsets", false);
     claims.put("several_partitions", false);
   }
 
