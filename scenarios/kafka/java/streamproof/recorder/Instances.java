@@ -1,9 +1,13 @@
 package streamproof.recorder;
 
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -38,8 +42,7 @@ final class Instances {
     Map<String, Object> settings = new LinkedHashMap<>();
     SETTINGS.forEach(each -> settings.put(each, values.get(each)));
     String process = Events.process((String) Reflect.field(streams, "clientId"));
-    String release = (String) Reflect.callStatic(
-        streams, "org.apache.kafka.common.utils.AppInfoParser", "getVersion");
+    String release = releaseOf(streams);
     Map<String, Object> details = new LinkedHashMap<>();
     details.put("actor", process);
     details.put("release", release);
@@ -55,6 +58,18 @@ final class Instances {
         .with("formats", List.of(1, 2))
         .with("upgrade_mode", "")
         .with("leaves_group", false));
+  }
+
+  /** The release of Kafka that an object is of. */
+  private static String releaseOf(Object streams) {
+    Properties version = new Properties();
+    String name = "/kafka/kafka-streams-version.properties";
+    try (InputStream file = streams.getClass().getResourceAsStream(name)) {
+      version.load(file);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    return version.getProperty("version");
   }
 
   static void state(Seen call) {

@@ -1,5 +1,6 @@
 package streamproof.recorder;
 
+import java.io.File;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -65,7 +66,7 @@ final class Tasks {
 
   static void closing(Seen call) {
     if ((Boolean) call.argument(2) && Events.isInThread()) {
-      Contents.tell("store.closing", call.argument(4));
+      Contents.tell("store.closing", managerOf(call));
     }
   }
 
@@ -75,14 +76,22 @@ final class Tasks {
       return;
     }
     boolean clean = (Boolean) call.argument(2);
-    boolean wiped = !clean && (Boolean) call.argument(3);
-    String id = Reflect.field(call.argument(4), "taskId").toString();
+    Object manager = managerOf(call);
+    // A task with transactional stores is wiped only if one of them is corrupted (KIP-892).
+    boolean wiped = !clean && (Boolean) call.argument(3)
+        && !((File) Reflect.call(manager, "baseDir")).exists();
+    String id = Reflect.field(manager, "taskId").toString();
     RECYCLED.remove(here(id));
     String closing = CORRUPTED.remove(here(id)) ? "CORRUPTED" : clean ? "CLEAN" : "DIRTY";
     Events.emit(Line.of(Events.thread(), "task.closed").task(id).with("closing", closing));
     if (wiped && call.succeeded()) {
       Events.emit(Line.of(Events.thread(), "task.wiped").task(id));
     }
+  }
+
+  /** The state manager that is closed; from 4.4 on, another flag stands before it. */
+  private static Object managerOf(Seen call) {
+    return call.argument(4) instanceof Boolean ? call.argument(5) : call.argument(4);
   }
 
   private static String here(String id) {

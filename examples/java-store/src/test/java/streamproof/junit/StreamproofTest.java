@@ -8,17 +8,20 @@ import static org.junit.jupiter.api.DynamicTest.dynamicTest;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Properties;
 import java.util.jar.Attributes;
 import java.util.jar.JarOutputStream;
 import java.util.jar.Manifest;
 import java.util.stream.Stream;
-import org.apache.kafka.common.utils.AppInfoParser;
+import org.apache.kafka.streams.KafkaStreams;
 import org.junit.jupiter.api.DynamicNode;
 import org.junit.jupiter.api.TestFactory;
 
@@ -53,6 +56,8 @@ public abstract class StreamproofTest {
       "Install Python 3.11 and streamproof (pip install . in a clone of it, or its wheel), or name "
           + "the command: mvn test -Dstreamproof.command=/path/to/streamproof";
 
+  private static final String VERSION_FILE = "/kafka/kafka-streams-version.properties";
+
   private final String subject;
   private final List<String> options;
   private final Path out = Path.of("target", "streamproof", getClass().getSimpleName());
@@ -65,9 +70,20 @@ public abstract class StreamproofTest {
    */
   protected StreamproofTest(String store, String... options) {
     // The host of the store has to fit the release of Kafka in the class path.
-    String release = store.contains("@") ? "" : "@" + AppInfoParser.getVersion();
+    String release = store.contains("@") ? "" : "@" + releaseOfKafka();
     this.subject = "java:" + store + release;
     this.options = List.of(options);
+  }
+
+  private static String releaseOfKafka() {
+    // Classes that know the release are internal, and move between releases.
+    Properties version = new Properties();
+    try (InputStream file = KafkaStreams.class.getResourceAsStream(VERSION_FILE)) {
+      version.load(file);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    return version.getProperty("version");
   }
 
   /** Verifies the store, and makes a test of each requirement. */
