@@ -81,6 +81,8 @@ class Unseen:
 
     def _gone(self, event: Event) -> None:
         process = event.process
+        # A recorded process has its first producer before anybody hears of its start.
+        self._producers.pop(process, None)
         for each in [each for each in self._running if each[0] == process]:
             del self._running[each]
 
@@ -105,7 +107,6 @@ class Unseen:
     def _started(self, event: Event) -> None:
         """Take note that a process uses a newer format, built from records that it has read."""
         process, formats = event.process, event.attributes["formats"]
-        self._producers.pop(process, None)
         if self._formats.get(process, formats) != formats:
             for place in [each for each in self._rebuilt if each[0] == process]:
                 seen = range(self._rebuilt.pop(place) + 1)

@@ -96,7 +96,7 @@ def test_why_a_variant_cannot_be_played(name: str, variant: str, reason: str) ->
     scenario = read(find(name))
 
     with pytest.raises(UsageError, match=reason):
-        play_for_real(scenario, scenario.setups[variant], DEFAULT_RELEASE)
+        play_for_real(scenario, scenario.setups[variant], "4.3.1")
 
 
 def test_a_release_that_has_mended_a_bug_plays_the_right_variant() -> None:
@@ -145,6 +145,15 @@ def test_a_bug_of_kafka_is_shown_on_a_release_that_has_it() -> None:
 
     assert shown is not None
     assert shown.played.violations[0].requirement == "TASK-003"
+
+
+def test_rows_of_a_running_application_are_lost_in_a_kill() -> None:
+    """Its window store trusts the offset of the newest segment."""
+    scenario = read(find("KAFKA-20663"))
+    judged = play_for_real(scenario, scenario.setups["defect"], DEFAULT_RELEASE)
+
+    assert judged.surprises == []
+    assert {each.requirement for each in judged.played.violations} >= {"TASK-003"}
 
 
 def test_an_older_release_than_can_be_verified_shows_a_bug_that_a_later_one_has_not() -> None:

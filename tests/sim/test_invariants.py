@@ -255,7 +255,11 @@ def test_a_write_that_was_never_logged_stays_if_the_log_gave_up_what_replaced_it
 
 
 def test_an_owner_has_not_what_a_zombie_appends() -> None:
-    """At-least-once: while it runs; what came before or after that has to be restored."""
+    """At-least-once: while it runs; what came before or after that has to be restored.
+
+    A recorded process has its first producer before it is seen to start.
+    """
+    started = "instance.started", {"actor": "a", "formats": [1]}
     begin = [
         ("thread.producer", {"actor": A, "producer": 1}),
         contents("store.running", -1, {}),
@@ -267,6 +271,9 @@ def test_an_owner_has_not_what_a_zombie_appends() -> None:
     for happened, broken in (
         ([*begin, strange], 0),
         ([*begin, own], 1),
+        ([begin[0], started, begin[1], own], 1),
+        ([begin[0], started, begin[1], strange], 0),
+        ([*begin, CRASHED, started, begin[1], own], 0),
         ([strange, *begin], 1),
         ([*begin, close, strange], 1),
         ([*begin, CRASHED, strange], 1),

@@ -63,7 +63,7 @@ final class Instances {
   /** The release of Kafka that an object is of. */
   private static String releaseOf(Object streams) {
     Properties version = new Properties();
-    String name = "/kafka/kafka-streams-version.properties";
+    String name = "/kafka/kafka-version.properties";
     try (InputStream file = streams.getClass().getResourceAsStream(name)) {
       version.load(file);
     } catch (IOException error) {

@@ -56,7 +56,7 @@ public abstract class StreamproofTest {
       "Install Python 3.11 and streamproof (pip install . in a clone of it, or its wheel), or name "
           + "the command: mvn test -Dstreamproof.command=/path/to/streamproof";
 
-  private static final String VERSION_FILE = "/kafka/kafka-streams-version.properties";
+  private static final String VERSION_FILE = "/kafka/kafka-version.properties";
 
   private final String subject;
   private final List<String> options;
