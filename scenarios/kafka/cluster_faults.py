@@ -12,7 +12,7 @@ import msgspec
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka import proxy
 from streamproof.scenarios.kafka.cluster import COMING_UP_S, Broker, is_ready, start_again
-from streamproof.scenarios.kafka.processes import Processes
+from streamproof.scenarios.kafka.processes import TOLD_S, Processes
 from streamproof.scenarios.kafka.proxy import DISTURBED, NETWORK, ArmedFault
 from streamproof.scenarios.scenario import Fault
 
@@ -34,9 +34,6 @@ SITES = frozenset(
 
 PROXY_S = 60.0
 """The most that a proxy may take to come up on a busy machine, in seconds."""
-
-TOLD_S = 60.0
-"""The most that a proxy may take to carry out a command on a busy machine, in seconds."""
 
 POLL_S = 0.01
 """The time between two looks at a proxy that is coming up, in seconds."""

@@ -16,15 +16,11 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from streamproof.scenarios.kafka.application import READY, RUNNING_S, RUNS, Application
-from streamproof.scenarios.kafka.processes import RealProcess
+from streamproof.scenarios.kafka.processes import TOLD_S, RealProcess
 from streamproof.scenarios.kafka.real_disks import RealDisk, store_of
 from streamproof.scenarios.kafka.recording import SUFFIX
 
 __all__ = ["ConfiguredInstances", "Health", "Instances", "RealNemesis"]
-
-TOLD_S = 60.0
-"""The most that an instance may take to carry out a command, in seconds. It takes a moment, and
-much longer on a busy machine."""
 
 
 Health = Literal["starting", "up", "failed"]

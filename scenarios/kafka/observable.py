@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["BEFORE_OFFSETS", "MERGED", "OF_BROKERS", "OF_THE_DRIVER", "UNOBSERVED"]
+__all__ = [
+    "BEFORE_OFFSETS",
+    "MERGED",
+    "OF_BROKERS",
+    "OF_SIMULATED_PROCESSORS",
+    "OF_THE_DRIVER",
+    "UNOBSERVED",
+]
 
 OF_BROKERS = frozenset(
     {
@@ -111,3 +118,9 @@ BEFORE_OFFSETS: Mapping[str, str] = {
 
 Source: Kafka 3.9, TaskManager#taskOffsetSums, which adds up what the checkpoint file has.
 """
+
+OF_SIMULATED_PROCESSORS: Mapping[str, str] = {
+    "ALOS-004": "the processors of the simulator tell the output, and a recorded application has "
+    "its own"
+}
+"""The requirements that no recording is judged by, with the reasons."""

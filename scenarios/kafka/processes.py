@@ -20,7 +20,11 @@ from typing import Self
 
 from streamproof.errors import UsageError
 
-__all__ = ["Processes", "RealProcess"]
+__all__ = ["TOLD_S", "Processes", "RealProcess"]
+
+TOLD_S = 60.0
+"""The most that a process may take to carry out a command, in seconds. It takes a moment, and much
+longer on a busy machine."""
 
 STOPPING_S = 30.0
 """A process that was asked to stop is killed after so long, in seconds."""

@@ -22,6 +22,7 @@ from streamproof.scenarios.kafka.observable import (
     BEFORE_OFFSETS,
     MERGED,
     OF_BROKERS,
+    OF_SIMULATED_PROCESSORS,
     OF_THE_DRIVER,
     UNOBSERVED,
 )
@@ -393,6 +394,6 @@ def _unseen(files: Sequence[_File], applications: Sequence[_File]) -> Unseen:
     kinds |= dict.fromkeys(rest, "a process did not record it")
     releases = [each.process.release for each in applications if each.process is not None]
     is_older = any(tuple(map(int, each.split(".")[:2])) < (4, 3) for each in releases if each)
-    unbound = BEFORE_OFFSETS if is_older else {}
+    unbound = {**OF_SIMULATED_PROCESSORS, **(BEFORE_OFFSETS if is_older else {})}
     unseen = {each: kinds[each] for each in sorted(kinds.keys() - seen)}
     return Unseen(unseen, logs, unbound, of_kafka=True)

@@ -117,7 +117,7 @@ class OutputIsInItsTopic(Invariant):
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        if self.history.exactly_once or self.history.of_kafka:
+        if self.history.exactly_once:
             return {}
         return {
             "application.started": self._start,

@@ -12,10 +12,10 @@ from collections.abc import Set as AbstractSet
 
 from streamproof.sim.trace import Event
 
-__all__ = ["Unseen"]
+__all__ = ["ForeignAppends"]
 
 
-class Unseen:
+class ForeignAppends:
     """The records of changelogs that the processes with the task have not seen.
 
     A record of a producer that its thread has replaced may still arrive: it was given up, and its

@@ -12,7 +12,7 @@ from typing import Any, Never
 from msgspec import Struct
 
 from streamproof.errors import SuiteError
-from streamproof.sim.invariants.foreign_appends import Unseen
+from streamproof.sim.invariants.foreign_appends import ForeignAppends
 from streamproof.sim.invariants.forgotten import Forgotten
 from streamproof.sim.invariants.store_copies import Copies
 from streamproof.sim.trace import Event
@@ -124,7 +124,7 @@ class LogHistory:
         self.exactly_once = exactly_once
         self.of_kafka = of_kafka
         self.has_failed = False
-        self.unseen = Unseen()
+        self.unseen = ForeignAppends()
         self._seen_by: dict[str, list[Callable[[Event], None]]] = {
             "log.appended": [self._append],
             "log.compacted": [self._compact],
