@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ class FileWatch:
         self._seen: set[str] = set()
         if not FileWatch._hooked:
             FileWatch._hooked = True
-            sys.addaudithook(_heard)
+            # The hook outlives the names of this module, which an interpreter clears at its end.
+            sys.addaudithook(partial(_heard, FileWatch._watching))
         FileWatch._watching.append(self)
 
     def look(self) -> None:
@@ -158,13 +160,13 @@ def _is_for_writing(descriptor: int) -> bool:
     return False
 
 
-def _heard(event: str, arguments: tuple[Any, ...]) -> None:
+def _heard(watching: list[FileWatch], event: str, arguments: tuple[Any, ...]) -> None:
     """Pass on the paths that Python is about to write to."""
-    if not FileWatch._watching:  # noqa: SLF001 - its own module
+    if not watching:
         return
     for path in _written(event, arguments):
         if isinstance(path, str | bytes | os.PathLike):
-            for watch in FileWatch._watching:  # noqa: SLF001 - its own module
+            for watch in watching:
                 watch.note(os.fsdecode(path))
 
 

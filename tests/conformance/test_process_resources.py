@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -101,3 +102,20 @@ def test_what_a_subject_leaves_is_told_and_removed(
     assert list(ended.failures) == [requirement]
     assert found in ended.failures[requirement].found
     assert ended.results["KV-001"].status == "pass"
+
+
+def test_a_watch_that_has_ended_needs_no_names_of_its_module(tmp_path: Path) -> None:
+    """An interpreter that ends clears them, and tells its audit hooks of more."""
+    program = f"""
+from pathlib import Path
+from streamproof.conformance import process_resources
+
+process_resources.FileWatch(Path({str(tmp_path)!r})).left()
+vars(process_resources).clear()
+Path({str(tmp_path / "late")!r}).touch()
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert (tmp_path / "late").exists()
