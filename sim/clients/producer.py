@@ -13,7 +13,7 @@ Sources: KIP-98, KIP-447, KAFKA-5494; Kafka, KafkaProducer, TransactionManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -196,15 +196,13 @@ class Producer:
         yield from self._confirmed(by_one=self._world.defect("flushes-one-broker-alone"))
         self._raise_error()
 
-    def flush_some(self, partitions: Iterable[str]) -> Steps:
+    def flush_some(self, partitions: Collection[str]) -> Steps:
         """Wait until the brokers have confirmed the records of these partitions alone: a mistake.
 
         Raises:
             BrokerError: a record was refused.
         """
-        while self.error is None and any(map(self._is_sending, partitions)):
-            _come_about(self._hurry)
-            yield self._next_change()
+        yield from self._wait_while(lambda: any(map(self._is_sending, partitions)))
         self._raise_error()
 
     def _is_sending(self, partition: str) -> bool:
@@ -217,7 +215,13 @@ class Producer:
         Args:
             by_one: whether the first records of a transaction that a broker confirms are enough.
         """
-        while self._unconfirmed and self.error is None and not (by_one and self._has_answer):
+        yield from self._wait_while(
+            lambda: self._unconfirmed > 0 and not (by_one and self._has_answer)
+        )
+
+    def _wait_while(self, is_sending: Callable[[], bool]) -> Steps:
+        """Send at once what is buffered, and wait; a producer that has failed sends no more."""
+        while self.error is None and is_sending():
             _come_about(self._hurry)
             yield self._next_change()
 
