@@ -349,7 +349,7 @@ class HostProcess:
             self.kill()
             raise ProcessorStateError(
                 f"no answer to {op} within {HELLO_TIMEOUT_S:g} s{self._aside()}. Find out what the "
-                "host, or whatever makes its store, waits for at the start"
+                "host, or whatever makes its store, waits for at the start."
             )
         # An answer that the host wrote before its death comes first.
         if self._stdout not in ready and len(self._events.poll(0)) == 1:
