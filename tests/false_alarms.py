@@ -1,19 +1,22 @@
 """Judge stores that keep their promises again and again: whatever is found is a false alarm.
 
-Run by ``nox -s false_alarms -- SEEDS [option of verify ...]``; each seed is a run of all stores.
-SEEDS is how many, from 0 on, or the first and the last with a hyphen between them: ``13-19``.
-Ctrl-C ends it with the table of the seeds that were done.
+Run by ``nox -s false_alarms -- SEEDS [--java] [option of verify ...]``; each seed is a run of all
+stores. SEEDS is how many, from 0 on, or the first and the last with a hyphen between them:
+``13-19``. With ``--java`` the stores are those in Java. Ctrl-C ends it with the table of the seeds
+that were done.
 A failure here is a mistake of the suite, or a promise that a store of ours does not keep after all.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from java_classes import RIGHT_JAVA_STORES, compile_right_stores
 from rich.console import Console
 from rich.table import Table
 
@@ -25,14 +28,17 @@ OURS = [name for name, store in BUILTIN.items() if store.extra is None]
 SQLITE = f"{Path(__file__).parent.parent / 'examples' / 'sqlite_store.py'}:make"
 GOOD = [*OURS, SQLITE]
 
-TRUE_ALARMS = {("single-file", "LIFE-021"), (SQLITE, "ISO-024")}
-"""A store from before KIP-1035 does not manage its offsets. The store on SQLite stages its writes
-under at-least-once, too. Both are told so."""
+TRUE_ALARMS = {
+    ("single-file", "LIFE-021"),
+    *((name, "ISO-024") for name in (SQLITE, *RIGHT_JAVA_STORES)),
+}
+"""A store from before KIP-1035 does not manage its offsets. The store on SQLite and those in Java
+stage their writes under at-least-once, too. All are told so."""
 
 
-def judge(seed: int, options: list[str], out: Path) -> RunLog:
+def judge(stores: list[str], seed: int, options: list[str], out: Path) -> RunLog:
     """One run over all stores; a run without an end ends this program, too."""
-    command = [sys.executable, "-P", "-m", "streamproof", "verify", *GOOD]
+    command = [sys.executable, "-P", "-m", "streamproof", "verify", *stores]
     command += ["--seed", str(seed), "--out", str(out), *options]
     done = subprocess.run(command, check=False)
     log = read_run_log(out / "run.ndjson")
@@ -51,13 +57,19 @@ def seeds_of(text: str) -> range:
 
 def main() -> None:
     """Print a line for each store; exit with 1 if anything was found."""
-    kills = dict.fromkeys(GOOD, 0)
-    answers = dict.fromkeys(GOOD, 0)
-    alarms: dict[str, list[str]] = {name: [] for name in GOOD}
+    seeds, options = seeds_of(sys.argv[1]), sys.argv[2:]
+    in_java = options[:1] == ["--java"]
+    options = options[in_java:]
+    stores = [*RIGHT_JAVA_STORES] if in_java else GOOD
+    kills = dict.fromkeys(stores, 0)
+    answers = dict.fromkeys(stores, 0)
+    alarms: dict[str, list[str]] = {name: [] for name in stores}
     done: list[int] = []
-    with TemporaryDirectory() as out, suppress(KeyboardInterrupt):
-        for seed in seeds_of(sys.argv[1]):
-            log = judge(seed, sys.argv[2:], Path(out) / str(seed))
+    with TemporaryDirectory() as place, suppress(KeyboardInterrupt):
+        if in_java:
+            os.environ["CLASSPATH"] = compile_right_stores(Path(place))
+        for seed in seeds:
+            log = judge(stores, seed, options, Path(place) / str(seed))
             for check in log.checks:
                 kills[check.subject] += sum(check.crash_points.values())
             for result in log.results:
@@ -67,11 +79,11 @@ def main() -> None:
                     alarms[result.subject].append(f"{result.requirement} (seed {seed})")
             done.append(seed)
     table = Table("store", "promises held", "crashes", "false alarms", box=None)
-    for name in GOOD:
+    for name in stores:
         found = ", ".join(alarms[name]) or "none"
         table.add_row(Path(name).name, f"{answers[name]:,}", f"{kills[name]:,}", found)
-    options = " ".join(sys.argv[2:]) or "none"
-    Console().print(f"seeds {', '.join(map(str, done))}; options: {options}")
+    told = " ".join(options) or "none"
+    Console().print(f"seeds {', '.join(map(str, done))}; options: {told}")
     Console().print(table)
     sys.exit(any(alarms.values()))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,8 @@ from hypothesis import HealthCheck, settings
 # import the one beside it.
 sys.path.append(str(Path(__file__).parent))
 
-from command_lines import SUBJECTS, CommandLine, processes_with
-
-from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, class_path_of
+from command_lines import CommandLine, processes_with
+from java_classes import compile_subjects
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Whoever started the tests in the background had them ignore Ctrl-C, and processes that they
@@ -48,12 +46,7 @@ def command_line(tmp_path: Path) -> Iterator[CommandLine]:
 @pytest.fixture(scope="session")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The class path of a user, compiled once for all tests."""
-    directory = tmp_path_factory.mktemp("classes")
-    jars = ":".join(map(str, class_path_of(DEFAULT_RELEASE, tmp_path_factory.mktemp("jars"))))
-    sources = sorted((SUBJECTS / "java").rglob("*.java"))
-    command = ["javac", "-nowarn", "-d", str(directory), "-cp", jars, *map(str, sources)]
-    subprocess.run(command, check=True, capture_output=True, timeout=600)
-    return directory
+    return compile_subjects(tmp_path_factory.mktemp("java"))
 
 
 @pytest.fixture

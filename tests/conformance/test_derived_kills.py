@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from command_lines import SUBJECTS
+from java_classes import RIGHT_JAVA_STORES
 
 from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
@@ -22,26 +23,36 @@ COMPARISON = ROOT / "tests" / "derived_against_real.py"
 SQLITE = f"{ROOT / 'examples' / 'sqlite_store.py'}:make"
 ELSEWHERE = f"{SUBJECTS / 'store_elsewhere.py'}:make"
 JOURNALLED = "streamproof.conformance.mutants.crash_mutants:journalled"
+LEDGER, _ = RIGHT_JAVA_STORES
 FAULTY = "streamproof.conformance.mutants.canary_mutant:offsets_written_before_rows"
 
 
 def compared(subject: str) -> list[dict[str, Any]]:
     """What recordings and real kills of two programs lead to."""
     command = [sys.executable, "-P", str(COMPARISON), subject, "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == 2
     return found
 
 
-@pytest.mark.parametrize("subject", [SQLITE, JOURNALLED])
-def test_states_are_those_that_real_kills_leave(subject: str) -> None:
-    """The recording tells one more: that after the last call."""
+def expect_those_of_kills(subject: str) -> None:
+    """The recording tells each of them, and one more: that after the last call."""
     for each in compared(subject):
         known, counted = each["calls"]
         assert known == counted > 0
         assert each["only real"] == []
         assert 0 <= each["derived"] - each["real"] <= 1
+
+
+@pytest.mark.parametrize("subject", [SQLITE, JOURNALLED])
+def test_states_are_those_that_real_kills_leave(subject: str) -> None:
+    expect_those_of_kills(subject)
+
+
+def test_states_of_a_store_in_java(classes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLASSPATH", str(classes))
+    expect_those_of_kills(LEDGER)
 
 
 def test_states_of_a_store_with_threads_can_be_recorded() -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 from command_lines import CommandLine
+from java_classes import RIGHT_JAVA_STORES
 
-RIGHT = "java:com.acme.LedgerStore"
+RIGHT, _ = RIGHT_JAVA_STORES
 WRONG = "java:com.acme.WrongLedgers$"
 WINDOWS = "java:com.acme.WrongWindows#"
 

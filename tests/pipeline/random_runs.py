@@ -119,6 +119,7 @@ def _result(random: Random, subject: str, requirement: str, status: Status) -> R
         examples=random.randint(0, 100),
         operations=random.randint(0, 10_000),
         crash_points=crashes,
+        wiped=random.randint(0, sum(crashes.values())),
         duration_s=random.randint(0, 9_999) / 1000,
         strength=random.choice(STRENGTHS) if status == "pass" else "",
         mutants=random.randint(0, 3),

@@ -151,6 +151,7 @@ def cell(subject: str, version: str, requirement: str, status: Shown, **changes:
             "examples": 100 if tried else 0,
             "operations": 4200 if tried else 0,
             "crash_points": kills,
+            "wiped": kills // 100,
             "caught": int(status == "fail"),
             "low": (0.0001 if status == "fail" else 0.0) if kills else None,
             "high": (0.0046 if status == "fail" else 0.0032) if kills else None,

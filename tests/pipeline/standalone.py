@@ -34,7 +34,7 @@ START_S = 120.0
 CHANCE = ("started_at", "duration_s", "run_id", "attempts")
 """Columns that tell when something was done, and not what came of it."""
 
-EFFORT = ("examples", "operations", "crash_points")
+EFFORT = ("examples", "operations", "crash_points", "wiped")
 """How often a real process died: the threads of a database decide which kills differ."""
 
 ORDER = {

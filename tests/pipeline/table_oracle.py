@@ -194,6 +194,7 @@ def results(told: list[Told]) -> list[Row]:
             "crashes": one.kills,
             "line": one.result.crash_points.get("line", 0),
             "other": one.result.crash_points.get("enospc", 0),
+            "wiped": one.result.wiped,
             "duration_ms": round(one.result.duration_s * 1000),
         }
         for one in answers(told)
@@ -290,6 +291,7 @@ def strength(told: list[Told]) -> list[Row]:
                 "seeds": len({one.header.seed for one in group}),
                 "examples": sum(one.result.examples for one in group),
                 "crashes": crashes,
+                "wiped": sum(one.result.wiped for one in group),
                 "mutants": max(one.result.mutants for one in group),
                 "caught": caught,
                 "kill_share": caught / crashes if crashes else 0.0,

@@ -205,6 +205,7 @@ def test_a_page_of_a_requirement_has_its_evidence() -> None:
     assert "catches 2 deliberately wrong stores" in text
     assert "lmdb 0 % 0.32 % rocksdb 0.01 % 0.46 %" in text
     assert "rocksdb 1.10, exactly-once: kept in 2 runs, broken in 1 run" in text
+    assert "1,200 a wipe after 12 of them" in text
     svg = PAGES["requirements/CRASH-001.html"].decode()
     assert 'aria-label="pass 1.9; fail 1.10"' in svg
 

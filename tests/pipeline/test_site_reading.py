@@ -56,6 +56,7 @@ def write_log(path: Path, version: str, day: int, statuses: list[Status]) -> Pat
             checks=["crash.commit"],
             examples=30,
             crash_points={"line": 400} if requirement == "CRASH-001" else {},
+            wiped=3 if requirement == "CRASH-001" else 0,
             strength="strong" if status == "pass" else "",
             mutants=2,
         )
@@ -157,7 +158,8 @@ def test_rows_say_what_the_logs_say(rows: SiteRows) -> None:
     assert cells.keys() == {(v, r) for v in ("1.9", "1.10") for r in REQUIREMENTS}
     crash = cells["1.9", "CRASH-001"]
     assert (crash.status, crash.latest, crash.runs, crash.seeds) == ("fail", "pass", 2, 2)
-    assert (crash.crash_points, crash.examples, crash.caught, crash.mutants) == (800, 60, 1, 2)
+    assert (crash.crash_points, crash.wiped, crash.caught) == (800, 6, 1)
+    assert (crash.examples, crash.mutants) == (60, 2)
     assert (crash.strength, crash.reason) == ("", "why fail")
     assert crash.low is not None
     assert crash.high is not None

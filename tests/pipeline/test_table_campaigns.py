@@ -140,7 +140,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
         RowRecords(
             run=verify_row(1, "success"),
             results=[
-                result_row(1, "KV-001", "pass", crash_points={"line": 3, "eio": 4}),
+                result_row(1, "KV-001", "pass", crash_points={"line": 3, "eio": 4}, wiped=2),
                 result_row(1, "CRASH-001", "skip", reason="no ptrace"),
             ],
         ),
@@ -193,6 +193,7 @@ def test_rows_of_verify_are_runs_like_those_of_logs(found: Tables, kept: Kept) -
     results = found.results().set_index(["requirement", "run_id"])
     passed = results.loc["KV-001", "run-1"]
     assert (passed["crashes"], passed["line"], passed["other"]) == (7, 3, 4)
+    assert passed["wiped"] == 2
     assert sorted(results["status"]) == ["fail", "fail", "pass", "skip"]
     assert len(found.failures()) == 3
     assert set(found.requirements()["requirement"]) == {"KV-001", "CRASH-001"}

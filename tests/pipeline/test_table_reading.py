@@ -117,6 +117,7 @@ def test_the_line_that_cannot_be_read_is_named(told: Told) -> None:
         {"examples": -1},
         {"crash_points": {"line": 5, "boundary": -3}},
         {"crash_points": {"enospc": -3}},
+        {"wiped": -1},
         {"duration_s": 1e308},
         {"duration_s": -1e308},
         {"seed": 2**63},

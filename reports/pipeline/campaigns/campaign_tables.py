@@ -127,8 +127,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
 class ResultRow(Struct, frozen=True, kw_only=True):
     """The result of one requirement in a ``verify`` row.
 
-    From ``requirement`` on, the attributes are those of ``conformance.results.RequirementResult``,
-    without the wipes.
+    From ``requirement`` on, the attributes are those of ``conformance.results.RequirementResult``.
 
     Attributes:
         row: the id of the row of the plan; ``runs`` has the rest of it.
@@ -155,6 +154,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     examples: int = 0
     operations: int = 0
     crash_points: dict[str, int] = {}
+    wiped: int = 0
     duration_s: float = 0.0
     strength: str = ""
     mutants: int = 0

@@ -100,8 +100,8 @@ def records_of_log(unit: Unit, scratch: Path, problem: str) -> RowRecords:
 
 def _result(run: RunRow, result: RequirementResult) -> ResultRow:
     fields = msgspec.structs.asdict(result)
-    # The reason tells what the machine lacks, and no table counts wipes.
-    del fields["subject"], fields["lacking"], fields["wiped"]
+    # The reason tells what the machine lacks.
+    del fields["subject"], fields["lacking"]
     names = ("row", "run_id", "started_at", "seed", "subject", "version", "guarantee")
     same = {name: getattr(run, name) for name in (*names, "spec", "profile")}
     return ResultRow(**same, **fields)

@@ -90,6 +90,7 @@ class SiteCell(Struct, frozen=True, kw_only=True):
         runs: how many runs gave a result.
         seeds: how many different seeds these had.
         crash_points: how many processes were killed.
+        wiped: after how many of these the store asked to be wiped.
         caught: how many runs that killed processes found it broken.
         low: the lower end of the 95 % interval of the probability that one kill shows a fault.
         high: its upper end; ``None``, as ``low``, where nothing was killed.
@@ -110,6 +111,7 @@ class SiteCell(Struct, frozen=True, kw_only=True):
     examples: int = 0
     operations: int = 0
     crash_points: int = 0
+    wiped: int = 0
     caught: int = 0
     low: float | None = None
     high: float | None = None

@@ -166,6 +166,7 @@ def _cell(record: _Record, evidence: _Record | None) -> SiteCell:
         examples=found.get("examples", 0),
         operations=found.get("operations", 0),
         crash_points=crashes,
+        wiped=found.get("wiped", 0),
         caught=found.get("caught", 0),
         low=found["kill_low"] if crashes else None,
         high=found["kill_high"] if crashes else None,

@@ -22,6 +22,7 @@ from streamproof.reports.pipeline.campaigns.campaign_tables import (
     TableName,
     read_table,
 )
+from streamproof.reports.pipeline.tables.columns import EVIDENCE
 from streamproof.reports.pipeline.tables.log_reader import STAGED
 from streamproof.reports.safe_text import cell
 
@@ -179,6 +180,8 @@ def _results(spark: SparkSession, directory: str) -> DataFrame:
             "area": sql.expr(AREA),
             "crashes": sql.expr(_CRASHES),
             **{kind: sql.expr(count) for kind, count in _KINDS.items()},
+            # Campaigns that older releases wrote have no such column.
+            "wiped": sql.expr("coalesce(wiped, 0L)"),
         }
     )
     found = found.withColumn("other", sql.expr("crashes - boundary - line - syscall"))
@@ -188,7 +191,7 @@ def _results(spark: SparkSession, directory: str) -> DataFrame:
 
 def _broken_worlds(spark: SparkSession, directory: str) -> DataFrame:
     """The failures of subjects in simulated worlds, as results."""
-    counts = ("examples", "operations", "crashes", *_KINDS, "other", "mutants", "duration_ms")
+    counts = [*(column.name for column in EVIDENCE), "duration_ms"]
     found = _failures(spark, directory).where(
         "kind != 'verify' AND requirement != '' AND known_because = ''"
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from streamproof.conformance.verdict_rule import Shown
 
-__all__ = ["COUNTED", "TABLES", "Column", "Table", "column_names", "tables_text"]
+__all__ = ["COUNTED", "EVIDENCE", "TABLES", "Column", "Table", "column_names", "tables_text"]
 
 
 class Column(NamedTuple):
@@ -60,7 +60,7 @@ _OF_REQUIREMENT = (
     *_texts(area="the area of the requirement", level="`MUST`, `SHOULD` or `MAY`"),
     Column("core", "boolean", "whether it is a core requirement"),
 )
-_EVIDENCE = _counts(
+EVIDENCE = _counts(
     examples="generated programs",
     operations="calls on the subject",
     crashes="kills, losses of power and failed calls",
@@ -68,8 +68,10 @@ _EVIDENCE = _counts(
     line="real kills at a line of the subject",
     syscall="real kills at a system call",
     other="crashes of other kinds, such as kills derived from a recording",
+    wiped="crashes after which the store asked to be wiped",
     mutants="deliberately wrong stores that the requirement is known to catch",
 )
+"""How much was tried: the counts of a result."""
 
 COUNTED: dict[Shown, str] = {
     "pass": "passed",
@@ -170,7 +172,7 @@ TABLES: dict[str, Table] = {
                 reason="the reason if the status is not `pass`",
                 strength="how much a `pass` is worth; empty without one",
             ),
-            *_EVIDENCE,
+            *EVIDENCE,
             *_counts(duration_ms="the time spent in its checks"),
         ),
     ),
@@ -273,7 +275,7 @@ TABLES: dict[str, Table] = {
                 runs="runs that tried it: `pass`, `known` or `fail`",
                 seeds="different seeds of these runs",
             ),
-            *_EVIDENCE,
+            *EVIDENCE,
             *_counts(caught="runs that made kills and found the requirement broken"),
             Column("kill_share", "double", "`caught` of `crashes`; 0 without crashes"),
             Column("kill_low", "double", "the lower end of its 95 % interval"),

@@ -266,6 +266,7 @@ def _results(run: dict[str, str], log: RunLog, answers: list[_Answer]) -> Column
         "crashes": crashes,
         **by_kind,
         "other": [all_ - known for all_, known in zip(crashes, of_kinds, strict=True)],
+        "wiped": [each.wiped for each in results],
         "mutants": [each.mutants for each in results],
         "duration_ms": [_milliseconds(each.duration_s) for each in results],
     }

@@ -74,7 +74,8 @@ def allowed(status: str) -> Column:
 
 def evidence() -> list[Column]:
     """The evidence of a group of results, from those that tried the requirement."""
-    sums = ("examples", "operations", "crashes", "boundary", "line", "syscall", "other")
+    crashes = ("crashes", "boundary", "line", "syscall", "other", "wiped")
+    sums = ("examples", "operations", *crashes)
     strengths = [*STRENGTHS, ""]
     best = sql.min(rank(f"if({TRIED}, strength, NULL)", strengths))
     return [
