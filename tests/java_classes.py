@@ -41,6 +41,6 @@ def compile_right_stores(place: Path) -> str:
     shutil.copytree(ROOT / "examples" / "java-store", project)
     goals = ["compile", "dependency:build-classpath", "-DincludeScope=runtime"]
     command = ["mvn", "--quiet", "--batch-mode", *goals, f"-Dmdep.outputFile={found}"]
-    subprocess.run(command, cwd=project, check=True, timeout=600)
+    subprocess.run(command, cwd=project, check=True, capture_output=True, timeout=600)
     parts = [str(compile_subjects(place)), str(project / "target" / "classes"), found.read_text()]
     return os.pathsep.join(parts)

@@ -48,7 +48,7 @@ def only(*requirements: str) -> str:
 
 
 def test_the_right_store_passes_its_build(project: Path) -> None:
-    done = build(project, "OrdersTest", only("KV-001", "OFFSET-003", "CRASH-011"))
+    done = build(project, "OrdersTest", only("KV-001", "OFFSET-003", "OFFSET-006", "CRASH-011"))
 
     assert done.returncode == 0, done.stdout
     report = project / "target/surefire-reports/TEST-com.acme.state.OrdersTest.xml"

@@ -312,8 +312,13 @@ public class LedgerStore implements KeyValueStore<Bytes, byte[]> {
   @Override
   public void commit(Map<TopicPartition, Long> changelogOffsets) {
     requireOpen();
-    Map<TopicPartition, Long> renewed = new HashMap<>(offsets);
-    renewed.putAll(changelogOffsets);
+    Map<TopicPartition, Long> renewed = new HashMap<>();
+    // An empty map forgets all offsets, and null forgets that of one partition.
+    if (!changelogOffsets.isEmpty()) {
+      renewed.putAll(offsets);
+      renewed.putAll(changelogOffsets);
+      renewed.values().removeIf(Objects::isNull);
+    }
     try {
       save(renewed);
     } catch (IOException error) {

@@ -167,7 +167,7 @@ public final class WrongLedgers {
     @Override
     public void close() {
       if (open) {
-        commit(Map.of());
+        commit(Map.copyOf(offsets));
       }
       super.close();
     }

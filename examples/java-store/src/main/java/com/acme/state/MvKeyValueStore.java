@@ -77,7 +77,7 @@ class MvKeyValueStore implements KeyValueStore<Bytes, byte[]> {
   public void commit(Map<TopicPartition, Long> changelogOffsets) {
     requireOpen();
     try {
-      changelogOffsets.forEach((partition, offset) -> offsets.put(partition.toString(), offset));
+      stage(changelogOffsets, offsets);
       position.getTopics().forEach(this::stagePosition);
       file.commit();
       // A later commit builds on this one. After a loss of power it must not be there alone.
@@ -85,6 +85,15 @@ class MvKeyValueStore implements KeyValueStore<Bytes, byte[]> {
     } catch (MVStoreException error) {
       throw new ProcessorStateException("Store " + name + " cannot write its file", error);
     }
+  }
+
+  /** Since Kafka 4.3 an empty map forgets all offsets, and null forgets that of one partition. */
+  static void stage(Map<TopicPartition, Long> changelogOffsets, Map<String, Long> offsets) {
+    if (changelogOffsets.isEmpty()) {
+      offsets.clear();
+    }
+    changelogOffsets.forEach(
+        (partition, offset) -> offsets.compute(partition.toString(), (name, old) -> offset));
   }
 
   @Override

@@ -41,7 +41,7 @@ final class OffsetsApartStore extends MvKeyValueStore {
   @Override
   public void commit(Map<TopicPartition, Long> changelogOffsets) {
     requireOpen();
-    changelogOffsets.forEach((partition, offset) -> offsets.put(partition.toString(), offset));
+    stage(changelogOffsets, offsets);
     offsetsFile.commit();
     offsetsFile.sync();
   }
