@@ -241,5 +241,7 @@ def test_the_library_is_played(tmp_path: Path) -> None:
     assert "1 scenario, 2 variants, 0 surprises." in done.stdout
     assert "TASK-003 breaks" in done.stdout
     assert "not played:" in done.stdout
+    plain = run("scenarios", "KAFKA-20760", "--play", "--subject", "single-file", cwd=tmp_path)
+    assert "not played: it needs a store that stages its writes" in " ".join(plain.stdout.split())
     failing = run("scenarios", written(tmp_path), "--play", cwd=tmp_path, code=1)
     assert failing.stdout.splitlines()[-1].endswith("mine.toml@wrong")

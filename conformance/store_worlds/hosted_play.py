@@ -12,19 +12,22 @@ from typing import NamedTuple
 from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.store_worlds.hosted_worlds import asked_of
 from streamproof.conformance.store_worlds.subject_disks import disks_of
-from streamproof.conformance.subject import load_subject
+from streamproof.conformance.subject import Subject, load_subject
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.real_play import play_for_real
 from streamproof.scenarios.kafka.shared_broker import play_on
 from streamproof.scenarios.play import Judged, play
-from streamproof.scenarios.real_stores import rocksdb_disks
+from streamproof.scenarios.real_stores import needs_model_stores, rocksdb_disks
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import library
 from streamproof.sim.invariants import INVARIANTS, Invariant
 from streamproof.sim.simulation import MakeDisk
 from streamproof.stores.jvm.subjects import class_path_options
 
-__all__ = ["Wanted", "play_with", "target_of"]
+__all__ = ["Wanted", "play_with", "target_of", "why_not_with"]
+
+OURS = "rocksdb"
+"""The store that can be given what a scenario asks for: offsets of its own, and transactions."""
 
 
 class Wanted(NamedTuple):
@@ -61,6 +64,19 @@ def target_of(scenario: Scenario, setup: Setup) -> str:
     """The argument for this variant on the command line: the scenario's name or path, and ``@``."""
     is_known = library().get(scenario.name) == scenario.path
     return f"{scenario.name if is_known else scenario.path}@{setup.name}"
+
+
+def why_not_with(subject: str, scenario: Scenario, setup: Setup) -> str:
+    """Why a variant cannot be played with a store; empty if it can."""
+    if reason := needs_model_stores(scenario, setup):
+        return reason
+    if subject != OURS and _lacks_transactions(load_subject(subject), setup):
+        return "it needs a store that stages its writes"
+    return ""
+
+
+def _lacks_transactions(subject: Subject, setup: Setup) -> bool:
+    return setup.plan.config.transactional and not subject.capabilities.transactional
 
 
 def play_with(
@@ -111,11 +127,11 @@ def _hosted(
     # Scenarios may be about offsets in a file, so a warning about them would be noise.
     logging.getLogger("streamproof").setLevel(logging.ERROR)
     with work_directory(wanted.work_dir) as directory:
-        if wanted.subject == "rocksdb":
+        if wanted.subject == OURS:
             yield rocksdb_disks(directory, setup.plan), INVARIANTS
         else:
             subject = load_subject(wanted.subject)
-            if setup.plan.config.transactional and not subject.capabilities.transactional:
+            if _lacks_transactions(subject, setup):
                 raise UsageError(
                     f"{target_of(scenario, setup)} needs a store that stages its writes, and "
                     f"{subject.name} does not: add `--set transactional=false`, or choose another "

@@ -22,10 +22,9 @@ from streamproof.commands.options import (
     subjects_with,
 )
 from streamproof.commands.terminal import terminal
-from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with
+from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with, why_not_with
 from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.kafka.real_settings import why_not
-from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import find, library, read
 
@@ -149,7 +148,7 @@ def _play_all(console: Console, chosen: list[Scenario], stores: list[Wanted]) ->
 
 def _cell(scenario: Scenario, setup: Setup, wanted: Wanted, surprising: list[str]) -> str:
     """The cell of one variant with one store; a command that shows a surprise is kept."""
-    if wanted.subject and (reason := needs_model_stores(scenario, setup)):
+    if wanted.subject and (reason := why_not_with(wanted.subject, scenario, setup)):
         return f"[dim]not played: {escape(reason)}[/]"
     if wanted.release and (reason := why_not(scenario, setup, wanted.release)):
         return f"[dim]not played: {escape(reason)}[/]"
