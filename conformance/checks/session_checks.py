@@ -8,7 +8,7 @@ from typing import Any
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.claimed_methods import in_both_directions
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.trial import Entry, Handle, Trial
+from streamproof.conformance.trial import Entry, Handle, Trial, arranged
 from streamproof.conformance.windowed_trial import Times
 from streamproof.conformance.windows_oracle import Entries, WindowedContent, is_sorted
 from streamproof.stores.windowed.keys import session_key
@@ -60,11 +60,6 @@ def found_by(
             and windowed.window.start <= latest_start
         ]
     )
-
-
-def arranged(entries: list[Entry]) -> list[Entry]:
-    """Entries by key, start and end. The store chooses the order of sessions with the same end."""
-    return sorted(entries, key=lambda entry: entry[0])
 
 
 def expect_by_end(t: Trial, found: list[Entry], *, backward: bool = False) -> None:
@@ -180,12 +175,12 @@ def sessions_of_a_key(t: Trial, puts: Puts) -> None:
     for key in sorted({key for key, _, _ in puts}):
         t.claim("SESS-008", "fetch all sessions of a key: they must come in order of their ends")
         found = store.scan("fetch", key)
-        t.expect(arranged(found), found_by(content, (key, key)))
+        t.expect_in_any_order(found, found_by(content, (key, key)))
         expect_by_end(t, found)
         if t.has("backward_fetch"):
             t.claim("SESS-009", "fetch all sessions of a key backward")
             backward = store.scan("backward_fetch", key)
-            t.expect(arranged(backward), arranged(found))
+            t.expect_in_any_order(backward, found)
             expect_by_end(t, backward, backward=True)
 
 
@@ -221,11 +216,11 @@ def searches(t: Trial, puts: Puts, earliest: int, latest: int) -> None:
     for key in sorted({key for key, _, _ in puts}):
         expected = found_by(content, (key, key), *bounds)
         found = store.scan("find_sessions", key, *bounds)
-        t.expect(arranged(found), expected)
+        t.expect_in_any_order(found, expected)
         expect_by_end(t, found)
         if t.has("backward_find_sessions"):
             backward = store.scan("backward_find_sessions", key, *bounds)
-            t.expect(arranged(backward), expected)
+            t.expect_in_any_order(backward, expected)
             expect_by_end(t, backward, backward=True)
 
 
@@ -317,10 +312,10 @@ def key_ranges(
     store, content = filled(t, puts, commit_at=len(puts) // 2)
     bounds = times.at(earliest), times.at(latest)
     for method in filter(t.has, in_both_directions("fetch_range")):
-        t.expect(arranged(store.scan(method, low, high)), found_by(content, keys))
+        t.expect_in_any_order(store.scan(method, low, high), found_by(content, keys))
     for method in filter(t.has, in_both_directions("find_sessions_range")):
         found = store.scan(method, low, high, *bounds)
-        t.expect(arranged(found), found_by(content, keys, *bounds))
+        t.expect_in_any_order(found, found_by(content, keys, *bounds))
 
 
 @check("SESS-014", "SESS-015", "SESS-016")
@@ -333,14 +328,14 @@ def key_ranges_by_example(t: Trial) -> None:
     store, content = filled(t, puts)
     bounds = times.at(3), times.at(5)
     for keys in ((b"a", b"c"), (b"b", b"b"), (b"aa", b"bb"), (b"c", b"\xff")):
-        t.expect(arranged(store.scan("fetch_range", *keys)), found_by(content, keys))
+        t.expect_in_any_order(store.scan("fetch_range", *keys), found_by(content, keys))
         found = store.scan("find_sessions_range", *keys, *bounds)
-        t.expect(arranged(found), found_by(content, keys, *bounds))
+        t.expect_in_any_order(found, found_by(content, keys, *bounds))
     t.claim("SESS-015", "read ranges of keys that are open on one side")
     for open_keys in ((None, b"b"), (b"b", None), (None, None)):
-        t.expect(arranged(store.scan("fetch_range", *open_keys)), found_by(content, open_keys))
+        t.expect_in_any_order(store.scan("fetch_range", *open_keys), found_by(content, open_keys))
         found = store.scan("find_sessions_range", *open_keys, *bounds)
-        t.expect(arranged(found), found_by(content, open_keys, *bounds))
+        t.expect_in_any_order(found, found_by(content, open_keys, *bounds))
     t.claim("SESS-016", "read a range of keys whose lower bound is above the upper one")
     t.expect(store.scan("fetch_range", b"c", b"a"), [])
     t.expect(store.scan("find_sessions_range", b"c", b"a", 0, LONG_MAX), [])
@@ -407,15 +402,15 @@ def keys_are_exact(t: Trial) -> None:
             content.put(put, b"%d/%d" % (number, start))
     for key in keys:
         expected = found_by(content, (key, key))
-        t.expect(arranged(store.scan("fetch", key)), expected)
-        t.expect(arranged(store.scan("find_sessions", key, now, last)), expected)
+        t.expect_in_any_order(store.scan("fetch", key), expected)
+        t.expect_in_any_order(store.scan("find_sessions", key, now, last), expected)
         t.expect(store.scan("find_sessions", key, now, now - 1), [])
         t.expect(store.fetch_session(key, now, last), expected[1][1])
     if not t.has("fetch_range"):
         return
     t.claim("SESS-020", "read ranges whose bounds are prefixes of existing keys")
     for low, high in ((b"a", b"aa"), (b"a", b"a\x00"), (b"", b"a"), (b"\x00", b"a"), (b"aa", b"b")):
-        t.expect(arranged(store.scan("fetch_range", low, high)), found_by(content, (low, high)))
+        t.expect_in_any_order(store.scan("fetch_range", low, high), found_by(content, (low, high)))
 
 
 @check("SESS-021")

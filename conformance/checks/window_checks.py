@@ -57,14 +57,9 @@ def of_key(entries: Entries) -> list[Entry]:
     return [(windowed.window.start, value) for windowed, value in entries]
 
 
-def arranged(entries: list[Entry]) -> list[Entry]:
-    """Entries by key and window. Entries of one window keep their order."""
-    return sorted(entries, key=lambda entry: entry[0])
-
-
 def expect_oldest_first(t: Trial, found: list[Entry], expected: list[Entry]) -> None:
     """Demand the windows of one key. A wrong order alone breaks the promise on the order."""
-    t.expect(arranged(found), arranged(expected))
+    t.expect_in_any_order(found, expected)
     tried, requirement = t.tried, t.requirement
     t.claim("WIN-008", f"{tried}; they must come oldest first")
     t.expect(found, expected)
@@ -215,11 +210,11 @@ def key_ranges(
     else:
         t.claim("WIN-010", "fetch a range of keys between two times")
     store, content = filled(t, puts, commit_at=len(puts) // 2)
-    expected = arranged(within(content, keys, starts))
-    t.expect(arranged(store.scan("fetch_range", low, high, *starts)), expected)
+    expected = within(content, keys, starts)
+    t.expect_in_any_order(store.scan("fetch_range", low, high, *starts), expected)
     if t.has("backward_fetch_range"):
         backward = store.scan("backward_fetch_range", low, high, *starts)[::-1]
-        t.expect(arranged(backward), expected)
+        t.expect_in_any_order(backward, expected)
 
 
 @check("WIN-010", "WIN-011", "WIN-012")
@@ -234,13 +229,13 @@ def key_ranges_by_example(t: Trial) -> None:
     everything = (at(0), at(15))
     for low, high in ((b"a", b"c"), (b"b", b"b"), (b"aa", b"bb"), (b"c", b"\xff")):
         for starts in (everything, (at(2), at(6)), (at(3), at(3))):
-            expected = arranged(within(content, (low, high), starts))
-            t.expect(arranged(store.scan("fetch_range", low, high, *starts)), expected)
+            expected = within(content, (low, high), starts)
+            t.expect_in_any_order(store.scan("fetch_range", low, high, *starts), expected)
     t.claim("WIN-011", "fetch ranges of keys that are open on one side")
     for keys in ((None, b"b"), (b"b", None), (None, None)):
         for starts in (everything, (at(1), at(4))):
-            expected = arranged(within(content, keys, starts))
-            t.expect(arranged(store.scan("fetch_range", *keys, *starts)), expected)
+            expected = within(content, keys, starts)
+            t.expect_in_any_order(store.scan("fetch_range", *keys, *starts), expected)
     t.claim("WIN-012", "fetch ranges whose end is before their start")
     t.expect(store.scan("fetch_range", b"c", b"a", *everything), [])
     t.expect(store.scan("fetch_range", None, None, at(6), at(2)), [])
@@ -270,9 +265,9 @@ def everything_is_found(t: Trial, puts: Puts, first: int, last: int) -> None:
     times = times_of(t)
     starts = times.at(first), times.at(last)
     store, content = filled(t, puts, commit_at=len(puts) // 2)
-    t.expect(arranged(store.scan("all")), arranged(content.entries()))
-    expected = arranged(within(content, (None, None), starts))
-    t.expect(arranged(store.scan("fetch_all", *starts)), expected)
+    t.expect_in_any_order(store.scan("all"), content.entries())
+    expected = within(content, (None, None), starts)
+    t.expect_in_any_order(store.scan("fetch_all", *starts), expected)
 
 
 @check("WIN-014", given=lambda g: {"puts": g.windows()})
@@ -293,7 +288,7 @@ def backward_is_the_mirror(t: Trial, puts: Puts) -> None:
             forward = store.scan(method, *arguments)
             t.expect(store.scan(f"backward_{method}", *arguments), forward[::-1])
     if t.has("all"):
-        t.expect(arranged(store.scan("backward_all")[::-1]), arranged(content.entries()))
+        t.expect_in_any_order(store.scan("backward_all")[::-1], content.entries())
 
 
 @check("WIN-016")
@@ -357,8 +352,8 @@ def keys_are_exact(t: Trial) -> None:
         return
     t.claim("WIN-017", "fetch ranges whose bounds are prefixes of existing keys")
     for low, high in ((b"a", b"aa"), (b"a", b"a\x00"), (b"", b"a"), (b"\x00", b"a"), (b"aa", b"b")):
-        expected = arranged(within(content, (low, high), (now, last)))
-        t.expect(arranged(store.scan("fetch_range", low, high, now, last)), expected)
+        expected = within(content, (low, high), (now, last))
+        t.expect_in_any_order(store.scan("fetch_range", low, high, now, last), expected)
 
 
 @check("WIN-018")

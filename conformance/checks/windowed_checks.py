@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
 from streamproof.conformance.program_text import render
-from streamproof.conformance.trial import Entry, Trial
+from streamproof.conformance.trial import Entry, Trial, arranged
 from streamproof.conformance.windowed_trial import ONE_KEY, Timed, Times, claim
 from streamproof.conformance.windows_oracle import Entries, WindowedContent
 
@@ -20,11 +20,6 @@ Writes = list[tuple[bytes, int, bytes | None]]
 def times_of(t: Trial) -> Times:
     """Times that suit the subject."""
     return Times(t.lab.subject.capabilities)
-
-
-def arranged(entries: Entries) -> Entries:
-    """Entries by key and window. Entries of one window keep their order."""
-    return sorted(entries, key=lambda entry: entry[0])
 
 
 def late_streams(times: Times) -> tuple[int, int]:
@@ -68,7 +63,7 @@ def expiry_boundary(t: Trial) -> None:
             t.expect(store.get(b"hidden", time), None)
         t.expect(store.of_key(b"hidden"), [])
         t.expect(store.dropped(), dropped)
-        t.expect(arranged(store.all()), arranged(content.entries()))
+        t.expect_in_any_order(store.all(), content.entries())
         store.handle.commit({CHANGELOG: number})
 
 
@@ -95,8 +90,8 @@ def expired_is_unreadable(t: Trial) -> None:
             t.expect(found[::-1] if backward else found, expected)
             if times.can.ranges:
                 found = store.of_keys(None, None, backward=backward)
-                t.expect(arranged(found), arranged(entries))
-        t.expect(arranged(store.all()), arranged(entries))
+                t.expect_in_any_order(found, entries)
+        t.expect_in_any_order(store.all(), entries)
         t.expect(store.get(b"even", steps[0]), content.get(times.windowed(b"even", steps[0])))
 
 
@@ -137,7 +132,7 @@ def late_after_reopening(t: Trial) -> None:
                 content.put(times.windowed(key, time), b"%d" % stream)
             store.handle.commit({CHANGELOG: stream})
         store = store.reopen()
-        t.expect(arranged(store.all()), arranged(content.entries()))
+        t.expect_in_any_order(store.all(), content.entries())
         late = times.first_kept(move[-1]) - 1
         store.put(b"late", b"late", late)
         t.expect(store.get(b"late", late), None)
@@ -366,11 +361,11 @@ def restore_again(t: Trial, writes: Writes) -> None:
         content.put(times.windowed(key, times.at(tick)), value)
         batch.append(times.record(key, value, times.at(tick), offset))
     store.restore(batch)
-    t.expect(arranged(store.all()), arranged(content.entries()))
+    t.expect_in_any_order(store.all(), content.entries())
     claim(t, "WIN-045", "SESS-037", "restore the same records again, then read")
     store.restore(batch[len(batch) // 2 :])
     store.restore(batch)
-    t.expect(arranged(store.all()), arranged(content.entries()))
+    t.expect_in_any_order(store.all(), content.entries())
 
 
 @check("WIN-044", "SESS-036")
@@ -416,13 +411,13 @@ def restoring_expires(t: Trial) -> None:
     store.restore([first, newest, in_time])
     expected = [store.entry(b"in time", b"3", readable), store.entry(b"newest", b"2", stream)]
     t.expect(store.get(b"first", late), None)
-    t.expect(arranged(store.all()), expected)
+    t.expect_in_any_order(store.all(), expected)
     store.restore([times.record(b"late", b"4", late, 4)])
     t.expect(store.of_key(b"late"), [])
     claim(t, "WIN-046", "SESS-038", "restore, then put a record that now comes too late")
     store.put(b"later", b"5", late)
     t.expect(store.get(b"later", late), None)
-    t.expect(arranged(store.all()), expected)
+    t.expect_in_any_order(store.all(), expected)
 
 
 @check("WIN-047", "SESS-039")
@@ -479,11 +474,11 @@ def staged(t: Trial, order: Sequence[int]) -> tuple[Timed, Timed, Entries, Entri
 
 def expect_everywhere(t: Trial, store: Timed, entries: Entries) -> None:
     """Demand these entries from every way to read."""
-    t.expect(arranged(store.all()), entries)
+    t.expect_in_any_order(store.all(), entries)
     if store.can.ranges:
-        t.expect(arranged(store.of_keys(b"a", b"z")), entries)
+        t.expect_in_any_order(store.of_keys(b"a", b"z"), entries)
     if store.can.ranges and store.can.reverse:
-        t.expect(arranged(store.of_keys(None, None, backward=True)), entries)
+        t.expect_in_any_order(store.of_keys(None, None, backward=True), entries)
     for key in (b"a", b"b", b"c", b"d"):
         expected = [entry for entry in entries if entry[0].key == key]
         t.expect(store.of_key(key), expected)
