@@ -86,9 +86,7 @@ class CheckRun(CheckContext):
             guarantee = self.settings.guarantee
             return Lab(subject, guarantee=guarantee, directory=self.new_directory())
 
-        program = violation.program
-        if self.subject.is_remote:
-            return made_sure(program, self.new_directory(), is_remote=True)
+        program, is_remote = violation.program, self.subject.is_remote
         if violation.weaker not in ("", program) and not passes(
             program, self.subject, make_lab, self.status
         ):
@@ -96,11 +94,11 @@ class CheckRun(CheckContext):
             program = violation.weaker
         if is_whole or too_long(program):
             short = shorter(program, self.subject, make_lab, self.status)
-            sure = made_sure(short, self.new_directory())
+            sure = made_sure(short, self.new_directory(), is_remote=is_remote, is_new=short != program)
             # What a store keeps in its process may come from the programs that were run before.
             if short == program or fails_by_itself(sure):
                 return sure
-        return made_sure(program, self.new_directory())
+        return made_sure(program, self.new_directory(), is_remote=is_remote)
 
     def generators(self) -> Generators:
         """The strategies for this subject."""

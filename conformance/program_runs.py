@@ -56,7 +56,9 @@ No limit for calls of the store holds here: a program that takes long is no stor
 """
 
 
-def made_sure(program: str, directory: Path, *, is_remote: bool = False) -> str:
+def made_sure(
+    program: str, directory: Path, *, is_remote: bool = False, is_new: bool = False
+) -> str:
     """A program; if it does not fail each time that it is run, it says so, and ends with 2.
 
     Args:
@@ -64,8 +66,10 @@ def made_sure(program: str, directory: Path, *, is_remote: bool = False) -> str:
         directory: an empty directory for the program, which is deleted.
         is_remote: whether a store host serves the store. A fork of the check would talk to the
             hosts of the check, and each run starts hosts of its own, which takes long.
+        is_new: whether the check itself has never done what the program does. The program of a
+            store host is run in any case, then.
     """
-    if ONLY_SHOWN in program or (is_remote and not _has(_THREADED, program)):
+    if ONLY_SHOWN in program or (is_remote and not is_new and not _has(_THREADED, program)):
         return program
     has_threads = "lab.crash(" not in program and _has_threads()
     anew = is_remote or has_threads or _has(_ANEW, program)

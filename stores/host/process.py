@@ -294,7 +294,15 @@ class HostProcess:
                 self._write(_encode({"id": self.requests, "op": op, **arguments}) + b"\n")
             except BrokenPipeError:
                 self._be_gone(op)
-            return self._decode(answer, op, self._read_line(op, timeout_s))
+            try:
+                line = self._read_line(op, timeout_s)
+            except StoreError:
+                raise
+            except BaseException:
+                # The answer that comes late would pass for that to the next request.
+                self.kill()
+                raise
+            return self._decode(answer, op, line)
 
     def take_logged(self) -> list[tuple[bytes, bytes | None, int]]:
         """What the store has sent to its changelog since the last call: key, value, timestamp."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -18,6 +20,7 @@ from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.conformance.violations import violation_of
+from streamproof.stores.host.client import kill_hosts
 
 WRONG = "streamproof.conformance.mutants.store_mutants:empty_value_deletes"
 
@@ -109,10 +112,10 @@ DIRECT = ROUNDABOUT.replace("store.put(b'b', b'1')\n", "").replace("CHANGELOG, "
 """The same without a line that does not matter."""
 
 
-def reported(directory: Path, *programs: str, is_whole: bool) -> str:
+def reported(directory: Path, *programs: str, is_whole: bool, name: str = WRONG) -> str:
     """The program of a finding that came up with these programs, one after the other."""
     status = RunningCall(directory / "status", create=True)
-    check, subject = load_checks()["kv.put_then_get"], load_subject(WRONG)
+    check, subject = load_checks()["kv.put_then_get"], load_subject(name)
     run = CheckRun(check, subject, Settings(), directory, status)
     for program in programs:
         violation = violation_of("KV-008", "missing-value")("put", "b''", "None", program)
@@ -127,6 +130,34 @@ def test_only_what_is_shrunk_already_stays(is_whole: bool, program: str, tmp_pat
     assert reported(tmp_path, ROUNDABOUT, is_whole=is_whole) == program
 
 
+HOSTED = f"cmd:{shlex.quote(sys.executable)} -P -m streamproof.host {WRONG}"
+"""The wrong store in a process of its own, which opens one store after another."""
+
+
+@pytest.mark.parametrize("end", ["", " --dir {dir}"], ids=["reopens", "one store each"])
+def test_the_program_of_a_store_host_becomes_short(end: str, tmp_path: Path) -> None:
+    """The check makes it shorter with hosts of its own, which have opened other stores before."""
+    hosted = HOSTED + end
+    roundabout, direct = (each.replace(repr(WRONG), repr(hosted)) for each in (ROUNDABOUT, DIRECT))
+    try:
+        assert reported(tmp_path, roundabout, is_whole=True, name=hosted) == direct
+    finally:
+        kill_hosts()
+
+
+def test_a_short_program_of_a_store_host_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anew: a host that keeps what it did for other programs may fail there alone."""
+    vain = f"{HEAD}store = lab.open()\nassert store.name\n"
+    monkeypatch.setattr(check_run, "shorter", lambda *_: vain.replace(repr(WRONG), repr(HOSTED)))
+    program = ROUNDABOUT.replace(repr(WRONG), repr(HOSTED))
+    try:
+        assert reported(tmp_path, program, is_whole=True, name=HOSTED) == program
+    finally:
+        kill_hosts()
+
+
 def test_a_shorter_program_that_does_not_fail_replaces_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +166,6 @@ def test_a_shorter_program_that_does_not_fail_replaces_none(
     monkeypatch.setattr(
         check_run,
         "made_sure",
-        lambda program, _: f"{ONLY_SHOWN}\n{program}" if program == vain else program,
+        lambda program, *_, **__: f"{ONLY_SHOWN}\n{program}" if program == vain else program,
     )
     assert reported(tmp_path, ROUNDABOUT, vain, "", is_whole=False) == ROUNDABOUT

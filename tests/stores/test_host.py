@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -297,6 +298,26 @@ def test_a_host_that_misbehaves(
         with pytest.raises(ProcessorStateError, match="is dead"):
             store.close()
     store.close()
+    assert not process._hosts
+
+
+def test_a_call_that_is_given_up_ends_the_host(opened: Any) -> None:
+    """An answer that comes late would pass for that to the next call."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError("too late")
+
+    store, _ = opened(command("bad_hosts.py", "late"))
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(TimeoutError, match="too late"):
+            store.get(b"a")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(ProcessorStateError, match="is dead and cannot answer"):
+        store.get(b"a")
     assert not process._hosts
 
 
