@@ -94,9 +94,10 @@ class CheckRun(CheckContext):
             program = violation.weaker
         if is_whole or too_long(program):
             short = shorter(program, self.subject, make_lab, self.status)
-            sure = made_sure(short, self.new_directory(), is_remote=is_remote, is_new=short != program)
+            is_new = short != program
+            sure = made_sure(short, self.new_directory(), is_remote=is_remote, is_new=is_new)
             # What a store keeps in its process may come from the programs that were run before.
-            if short == program or fails_by_itself(sure):
+            if not is_new or fails_by_itself(sure):
                 return sure
         return made_sure(program, self.new_directory(), is_remote=is_remote)
 
