@@ -134,7 +134,9 @@ class Trial:
             return brief(f"{self.last_line} to be {expected}")
         return brief_source(expected)
 
-    def expect_in_any_order(self, found: list[Entry], expected: list[Entry]) -> None:
+    def expect_in_any_order(
+        self, found: list[tuple[Any, Any]], expected: list[tuple[Any, Any]]
+    ) -> None:
         """Compare the entries of a scan where the store chooses their order.
 
         Entries of one key or window keep their order.
@@ -734,7 +736,7 @@ def entry_key(key: Any) -> bytes | int | Windowed | None:
     return None
 
 
-def arranged(entries: list[Entry]) -> list[Entry]:
+def arranged(entries: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Entries by key or window. Entries of one window keep their order."""
     return sorted(entries, key=lambda entry: entry[0])
 
