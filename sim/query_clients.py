@@ -15,6 +15,7 @@ from simpy.events import Event
 
 from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.application import Application
+from streamproof.sim.decisions.query_refusals import UNKNOWN_QUERY_TYPE
 from streamproof.sim.instances import Instance
 from streamproof.sim.query_server import Answer, Query, QueryServer
 from streamproof.sim.topology import partition_for
@@ -113,7 +114,10 @@ class QueryClient:
             yield from self.ask(self._drawn())
 
     def ask(self, query: Query) -> Generator[Event, Any, Answer]:
-        """Ask a query until it is answered."""
+        """Ask a query until it is answered, or until a copy says that no copy can answer it.
+
+        Every copy of a store knows the same kinds of queries (Kafka, FailureReason).
+        """
         self._tell("query.asked", query, **_asked(query))
         attempts = 0
         while True:
@@ -123,6 +127,8 @@ class QueryClient:
                 self._tell("query.answered", query, position=answer.position)
                 for partition, offset in answer.position.items():
                     self._seen[partition] = max(offset, self._seen.get(partition, -1))
+                return answer
+            if answer is not None and answer.refusal == UNKNOWN_QUERY_TYPE:
                 return answer
             attempts += 1
             if attempts >= ATTEMPTS_WITH_BOUND and query.bound:

@@ -18,6 +18,7 @@ from simpy.events import Event
 
 from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
+from streamproof.sim.decisions.query_refusals import UNKNOWN_QUERY_TYPE, QueryRefusal
 from streamproof.sim.instances import Instance
 from streamproof.sim.stream_thread import StreamThread
 from streamproof.sim.tasks.store_holder import StoreHolder, position_of
@@ -26,13 +27,7 @@ from streamproof.stores.api import IsolationLevel, ReadOnlyKeyValueStore
 
 Rows = list[tuple[bytes, bytes]]
 
-__all__ = ["Answer", "Query", "QueryServer", "Refusal", "reaches"]
-
-Refusal = Literal[
-    "NOT_ACTIVE", "NOT_PRESENT", "NOT_UP_TO_BOUND", "STORE_MIGRATED", "UNKNOWN_QUERY_TYPE"
-]
-"""Why an instance does not answer: the copy is no running active task; there is no copy; the copy
-is older than the bound; the copy was closed before it was read; the store has no ranges."""
+__all__ = ["Answer", "Query", "QueryServer", "reaches"]
 
 MAX_SERVICE_MS = 3
 """The longest time from the arrival of a query to the read."""
@@ -81,7 +76,7 @@ class Answer(NamedTuple):
         position: by input, the offset that the entries reflect.
     """
 
-    refusal: Refusal | Literal[""]
+    refusal: QueryRefusal | Literal[""]
     rows: Sequence[tuple[bytes, bytes]] = ()
     position: Mapping[str, int] = {}
 
@@ -140,7 +135,7 @@ class QueryServer:
         copy = self._found(query)
         yield self._world.time.timeout(self._world.choices.between(0, MAX_SERVICE_MS))
         if copy is None:
-            refusal: Refusal | None = "NOT_PRESENT"
+            refusal: QueryRefusal | None = "NOT_PRESENT"
         elif copy.task.stores.get(query.store) is not copy.holder:
             refusal = "STORE_MIGRATED"
         else:
@@ -169,11 +164,11 @@ class QueryServer:
                 return _Copy(thread, task, task.stores[query.store])
         return None
 
-    def _refusal(self, query: Query, copy: _Copy) -> Refusal | None:
+    def _refusal(self, query: Query, copy: _Copy) -> QueryRefusal | None:
         """Why a copy must not answer; ``None`` if it may."""
         defect = self._world.defect
         if query.is_range and not getattr(copy.holder.database, "has_ranges", True):
-            return "UNKNOWN_QUERY_TYPE"
+            return UNKNOWN_QUERY_TYPE
         if query.requires_active and not copy.runs and not defect("lets-standbys-answer"):
             return "NOT_ACTIVE"
         position = self._position(copy, self._level(query, copy))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+from streamproof.sim.decisions.query_refusals import UNKNOWN_QUERY_TYPE
 from streamproof.sim.invariants.invariant import Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.invariants.served_queries import (
@@ -122,7 +123,7 @@ class RefusalsAreTrue(Queries):
                 return bool(asked["requires_active"]) and is_stale
             case "NOT_UP_TO_BOUND":
                 return bool(asked["bound"]) and self._is_behind(asked, copy)
-        return reason == "UNKNOWN_QUERY_TYPE"
+        return reason == UNKNOWN_QUERY_TYPE
 
     def _is_behind(self, asked: Mapping[str, Any], copy: Copy | None) -> bool:
         if copy is None or self.history.copies.caches:
@@ -180,7 +181,10 @@ PATIENCE_MS = 15_000
 
 
 class QueriesAreAnswered(Undisturbed):
-    """Once faults have stopped, a query that is tried again is answered (KIP-535)."""
+    """Once faults have stopped, a query that is tried again is answered (KIP-535).
+
+    A store that does not know such queries says so, and nobody asks again (Kafka, FailureReason).
+    """
 
     name = "once faults have stopped, every query is answered"
     requirement = "QUERY-119"
@@ -191,6 +195,8 @@ class QueriesAreAnswered(Undisturbed):
         self._is_healed = False
         # By client, since when it waits for an answer.
         self._since: dict[str, int] = {}
+        # By number of a query, the client that asks it.
+        self._clients: dict[int, str] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -199,6 +205,7 @@ class QueriesAreAnswered(Undisturbed):
             "query.asked": self._wait,
             "query.sent": self._send,
             "query.answered": self._answered,
+            "query.refused": self._refused,
         }
 
     def _disturb(self, event: Event) -> Iterable[str]:
@@ -207,11 +214,17 @@ class QueriesAreAnswered(Undisturbed):
 
     def _wait(self, event: Event) -> Iterable[str]:
         self._since.setdefault(event.actor, event.time)
+        self._clients[event.attributes["query"]] = event.actor
         return ()
 
     def _answered(self, event: Event) -> Iterable[str]:
         self.tried |= self._is_healed
         self._since.pop(event.actor, None)
+        return ()
+
+    def _refused(self, event: Event) -> Iterable[str]:
+        if event.attributes["reason"] == UNKNOWN_QUERY_TYPE:
+            self._since.pop(self._clients.get(event.attributes["query"], ""), None)
         return ()
 
     def _send(self, event: Event) -> Iterator[str]:

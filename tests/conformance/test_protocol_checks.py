@@ -32,9 +32,11 @@ from streamproof.conformance.store_worlds.store_world import (
     USUAL,
     arguments_of,
     drawn,
+    plan_of,
     values_of,
     world_of,
 )
+from streamproof.conformance.store_worlds.subject_disks import disks_of
 from streamproof.conformance.store_worlds.world_judge import invariants_for
 from streamproof.conformance.store_worlds.world_trial import simulate, try_world
 from streamproof.conformance.subject import Subject, load_subject
@@ -45,6 +47,8 @@ from streamproof.sim.invariants import Invariant
 from streamproof.sim.invariants.invariant import Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.plan_space import EVERYTHING, draw
+from streamproof.sim.simulation import run
+from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import WORLD_VERSION
 from streamproof.stores.api import StateStore, StateStoreContext, TopicPartition
 from streamproof.stores.builtin import BUILTIN
@@ -159,6 +163,33 @@ def test_a_store_of_others_is_right(name: str, tmp_path: Path) -> None:
     for check in ("protocol.moved", "protocol.same_twice"):
         outcome = outcome_of(subject, check, tmp_path, profile="smoke")
         assert (outcome.findings, outcome.suite_error) == ([], "")
+
+
+class WithoutRanges(InMemoryKeyValueStore):
+    """A right store that says that it finds single keys and all keys, but no range of keys."""
+
+    def __init__(self) -> None:
+        super().__init__("mine")
+        self.capabilities = replace(type(self).capabilities, ranges=False)
+
+
+@pytest.mark.parametrize("seed", [0, 1_242_339_657])
+def test_nobody_waits_for_ranges_of_a_store_without_them(seed: int, tmp_path: Path) -> None:
+    """Clients ask for ranges all the same, and take the refusal for the answer."""
+    subject = subject_of(WithoutRanges)
+    world = world_of({"seed": seed, "records": 80, "safety_ms": 1_000, "query_clients": 2})
+    plan = plan_of(world, exactly_once=True, transactional=False)
+    events = list[Event]()
+    disks = disks_of(subject, tmp_path, nullcontext)
+    outcome = run(Choices.seeded(seed), plan, watchers=[events.append], make_disk=disks)
+
+    reasons = [each.attributes.get("reason") for each in events]
+    assert outcome.violations == []
+    assert (
+        0
+        < reasons.count("UNKNOWN_QUERY_TYPE")
+        < [each.kind for each in events].count("query.asked")
+    )
 
 
 def test_a_store_in_a_process_of_its_own(tmp_path: Path) -> None:
