@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -165,31 +165,50 @@ def test_a_store_of_others_is_right(name: str, tmp_path: Path) -> None:
         assert (outcome.findings, outcome.suite_error) == ([], "")
 
 
-class WithoutRanges(InMemoryKeyValueStore):
-    """A right store that says that it finds single keys and all keys, but no range of keys."""
+def without(claim: str) -> Subject:
+    """A right store that does not claim something that it can do."""
 
-    def __init__(self) -> None:
-        super().__init__("mine")
-        self.capabilities = replace(type(self).capabilities, ranges=False)
+    def make() -> InMemoryKeyValueStore:
+        store = InMemoryKeyValueStore("mine")
+        store.capabilities = replace(store.capabilities, **{claim: False})
+        return store
+
+    return subject_of(make)
 
 
 @pytest.mark.parametrize("seed", [0, 1_242_339_657])
 def test_nobody_waits_for_ranges_of_a_store_without_them(seed: int, tmp_path: Path) -> None:
     """Clients ask for ranges all the same, and take the refusal for the answer."""
-    subject = subject_of(WithoutRanges)
     world = world_of({"seed": seed, "records": 80, "safety_ms": 1_000, "query_clients": 2})
     plan = plan_of(world, exactly_once=True, transactional=False)
     events = list[Event]()
-    disks = disks_of(subject, tmp_path, nullcontext)
+    disks = disks_of(without("ranges"), tmp_path, nullcontext)
     outcome = run(Choices.seeded(seed), plan, watchers=[events.append], make_disk=disks)
 
-    reasons = [each.attributes.get("reason") for each in events]
+    asked = sum(each.kind == "query.asked" for each in events)
+    refused = sum(each.attributes.get("reason") == "UNKNOWN_QUERY_TYPE" for each in events)
     assert outcome.violations == []
-    assert (
-        0
-        < reasons.count("UNKNOWN_QUERY_TYPE")
-        < [each.kind for each in events].count("query.asked")
-    )
+    assert 0 < refused < asked
+
+
+CLAIMS = [
+    name
+    for name, value in asdict(InMemoryKeyValueStore("mine").capabilities).items()
+    if value is True
+]
+"""What a store in memory claims and may leave out."""
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_store_that_claims_less_is_blamed_for_nothing(claim: str, tmp_path: Path) -> None:
+    """The runtime and its clients may ask for what a store need not have."""
+    plan = {"records": 40, "safety_ms": 1_000, "query_clients": 2, "kinds": ["crash", "bounce"]}
+    for seed in range(2):
+        world = world_of({"seed": seed, **plan})
+        tried = try_world(
+            without(claim), world, tmp_path, nullcontext, guarantee="exactly-once", spec="kips"
+        )
+        assert tried.breach is None
 
 
 def test_a_store_in_a_process_of_its_own(tmp_path: Path) -> None:
@@ -205,7 +224,7 @@ def test_a_store_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 CANNOT_FORGET = """
-from dataclasses import replace
+from dataclasses import asdict, replace
 from streamproof.stores.rocksdb import RocksDBStore
 
 class Mine(RocksDBStore):
