@@ -108,7 +108,7 @@ def statuses(ended: Ended, *identifiers: str) -> list[str]:
 )
 def test_a_method_that_fails(factory: str, found: str, command_line: CommandLine) -> None:
     """The promise that needs it is broken, the call is named, and the rest is judged."""
-    ended = verify(command_line, factory)
+    ended = verify(command_line, factory, only="KV-001,KV-004,KV-006,LIFE-008")
     assert ended.code == 1
     assert statuses(ended, "KV-001", "KV-004", "KV-006") == ["pass", "fail", "fail"]
     assert "store.delete(b'a')" in ended.failures["KV-006"].program.splitlines()[-1]
@@ -146,7 +146,7 @@ def test_a_store_in_a_file_has_a_version(command_line: CommandLine) -> None:
 
 def test_a_wrong_type_is_named(command_line: CommandLine) -> None:
     """Answers are type-checked: str is not bytes."""
-    ended = verify(command_line, "get_returns_text")
+    ended = verify(command_line, "get_returns_text", only="KV-001,KV-002,KV-006")
     assert ended.code == 1
     failure = ended.failures["KV-001"]
     assert (failure.expected, failure.found) == ("bytes or None from get", "str")
@@ -155,7 +155,7 @@ def test_a_wrong_type_is_named(command_line: CommandLine) -> None:
 
 def test_a_property_without_its_decorator(command_line: CommandLine) -> None:
     """is_open as a method is true for ever; the mistake is guessed."""
-    ended = verify(command_line, "is_open_is_a_method")
+    ended = verify(command_line, "is_open_is_a_method", only="KV-001,LIFE-001")
     assert ended.code == 1
     assert "property" in ended.failures["LIFE-001"].found
     assert statuses(ended, "KV-001") == ["pass"]
