@@ -70,17 +70,26 @@ class Rest:
     Args:
         tasks: the inputs of each task.
         settle_s: how long the application goes on after that by the clock, in seconds.
+        reads_committed: whether the application sees no record of an open or aborted transaction.
+            Under at-least-once Kafka Streams sees all.
 
     Attributes:
         settle_s: the same.
     """
 
-    def __init__(self, tasks: Mapping[str, Iterable[str]], settle_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Iterable[str]],
+        settle_s: float = 0.0,
+        *,
+        reads_committed: bool = True,
+    ) -> None:
         self.settle_s = settle_s
         self._tasks = tasks
+        self._reads_committed = reads_committed
         self._ends: dict[str, int] = {}
-        # By partition, the offset after the last record that readers of committed data see; and by
-        # partition and producer, that after the last one whose transaction is not decided.
+        # By partition, the offset after the last record that the application sees; and by partition
+        # and producer, that after the last one whose transaction is not decided.
         self._records: dict[str, int] = {}
         self._undecided: dict[tuple[str, int], int] = {}
         # The inputs of which the task that runs now has processed a record.
@@ -123,7 +132,7 @@ class Rest:
             end = self._undecided.pop((partition, producer), 0)
             if event.attributes["commit"]:
                 self._records[partition] = max(end, self._records.get(partition, 0))
-        elif event.attributes["transactional"]:
+        elif event.attributes["transactional"] and self._reads_committed:
             self._undecided[partition, producer] = event.offset + 1
         else:
             self._records[partition] = event.offset + 1

@@ -320,4 +320,6 @@ def rest_of(plan: Plan, watched: Path | None = None) -> Rest:
     tasks = family.topology(plan.partitions).tasks
     inputs = {name: task.inputs for name, task in tasks.items()}
     settle_s = family.settle_ms / 1000
-    return WatchedRest(inputs, settle_s, watched) if watched else Rest(inputs, settle_s)
+    if watched:
+        return WatchedRest(inputs, settle_s, watched)
+    return Rest(inputs, settle_s, reads_committed=plan.config.exactly_once)

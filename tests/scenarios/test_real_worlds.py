@@ -193,13 +193,9 @@ def appended(offset: int, *, transactional: bool) -> Event:
     return Event(0, 0, "brokers", "log.appended", "", "in-0", offset, more)
 
 
-def test_markers_behind_the_last_record_keep_no_task_from_its_rest() -> None:
-    """Kafka does not commit them once the task that processed the records has moved."""
-    rest = Rest({"0_0": ["in-0"]})
-    given = Event(
-        0, 0, "a/thread-1", "thread.assigned", "", "", -1, {"generation": 1, "standby": []}
-    )
-    rest.see(given)
+def goes_on_before_an_aborted_record(rest: Rest) -> None:
+    """A task runs that has committed offset 1, and its input has an aborted record there."""
+    rest.see(assigned("a"))
     rest.see(appended(0, transactional=False))
     rest.see(appended(1, transactional=True))
     marker = {"producer": 7, "commit": False}
@@ -207,6 +203,24 @@ def test_markers_behind_the_last_record_keep_no_task_from_its_rest() -> None:
     rest.see(Event(0, 0, "brokers", "offsets.committed", "", "", -1, {"offsets": {"in-0": 1}}))
     running = {"before": "RESTORING", "after": "RUNNING"}
     rest.see(Event(0, 0, "a/thread-1", "task.state", "0_0", "", -1, running))
+
+
+def test_who_reads_uncommitted_records_has_aborted_ones_to_process() -> None:
+    """A run that ended before would show an input that was never committed to its end."""
+    rest = Rest({"0_0": ["in-0"]}, reads_committed=False)
+    goes_on_before_an_aborted_record(rest)
+    found = [rest.is_reached(["a"])]
+    rest.see(Event(0, 0, "a/thread-1", "task.processed", "0_0", "in-0", 1, {}))
+    rest.see(Event(0, 0, "brokers", "offsets.committed", "", "", -1, {"offsets": {"in-0": 3}}))
+    found.append(rest.is_reached(["a"]))
+
+    assert found == [False, True]
+
+
+def test_markers_behind_the_last_record_keep_no_task_from_its_rest() -> None:
+    """Kafka does not commit them once the task that processed the records has moved."""
+    rest = Rest({"0_0": ["in-0"]})
+    goes_on_before_an_aborted_record(rest)
     fresh = rest.is_reached(["a"])
     rest.see(Event(0, 0, "a/thread-1", "task.processed", "0_0", "in-0", 0, {}))
 
