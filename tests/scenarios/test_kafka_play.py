@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from streamproof.commands.options import release_of_world
@@ -21,6 +23,8 @@ from streamproof.scenarios.scenario_reader import find, library, read
 from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import Plan
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, broker_release
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def obstacle(name: str, variant: str, release: str = DEFAULT_RELEASE) -> str:
@@ -253,3 +257,13 @@ def test_an_instance_that_a_slow_machine_brings_back_too_late(
     found = [each.partition(" was over")[0] for each in returned_late(timeline, events, session_ms)]
 
     assert found == told
+
+
+def test_a_standby_that_is_resumed_ends_the_state_updater() -> None:
+    """The release has the bug of the example, which a search with real processes has found."""
+    path = ROOT / "examples" / "kafka-findings" / "KAFKA-20731.toml"
+    scenario = read(path)
+    judged = play_for_real(scenario, scenario.setups["mended"], DEFAULT_RELEASE)
+
+    assert "instance-0 ended by itself" in judged.surprises[0]
+    assert "(is STANDBY_UPDATING)" in judged.surprises[0]
