@@ -154,7 +154,10 @@ class AssignedTasksAreKept(Invariant):
 
 
 class OneHolderInAProcess(Invariant):
-    """A task is open in at most one thread of a process, by the lock of its directory."""
+    """A task is open in at most one thread of a process, by the lock of its directory.
+
+    Kafka takes no lock for a task without stores (StateManagerUtil#registerStateStores).
+    """
 
     name = "a task is open in one thread of a process at a time"
     requirement = "TASK-006"
@@ -165,14 +168,20 @@ class OneHolderInAProcess(Invariant):
         self._open: dict[tuple[str, str], str] = {}
         # By process and task, the thread that opened it last.
         self._last: dict[tuple[str, str], str] = {}
+        self._with_stores: set[str] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
+            "store.opened": self._store,
             "task.state": self._state,
             "instance.crashed": self._gone,
             "instance.stopped": self._stopped,
         }
+
+    def _store(self, event: Event) -> Iterable[str]:
+        self._with_stores.add(event.task)
+        return ()
 
     def _state(self, event: Event) -> Iterator[str]:
         process = event.process
@@ -182,9 +191,10 @@ class OneHolderInAProcess(Invariant):
             self._open.pop(here, None)
         elif after in ("RESTORING", "RUNNING"):
             holder = self._open.setdefault(here, event.actor)
-            self.tried |= self._last.get(here, event.actor) != event.actor
+            is_locked = event.task in self._with_stores
+            self.tried |= is_locked and self._last.get(here, event.actor) != event.actor
             self._last[here] = event.actor
-            if holder != event.actor:
+            if is_locked and holder != event.actor:
                 yield f"task {event.task} is open in both {holder} and {event.actor}"
 
     def _gone(self, event: Event) -> Iterator[str]:

@@ -581,14 +581,19 @@ def test_owners_follow_each_other() -> None:
 
 
 def test_one_holder_in_a_process() -> None:
-    """Another thread may have it after it was closed, and another process at any time."""
+    """Another thread may have it after it was closed, and another process at any time.
+
+    A task without stores has no lock: a thread that has lost it may not know that yet.
+    """
     sibling = "a/thread-1"
+    store: Happens = ("store.opened", {"actor": A, "task": "0_0"})
     opened, closed = state("RESTORING"), state("CLOSED")
-    assert found(OneHolderInAProcess, opened, state("RESTORING", B)) == []
-    assert found(OneHolderInAProcess, opened, closed, state("RESTORING", sibling)) == []
-    assert len(found(OneHolderInAProcess, opened, state("RESTORING", sibling))) == 1
+    assert found(OneHolderInAProcess, store, opened, state("RESTORING", B)) == []
+    assert found(OneHolderInAProcess, store, opened, closed, state("RESTORING", sibling)) == []
+    assert len(found(OneHolderInAProcess, store, opened, state("RESTORING", sibling))) == 1
+    assert found(OneHolderInAProcess, opened, state("RESTORING", sibling)) == []
     crashed: Happens = ("instance.crashed", {"actor": "a"})
-    assert found(OneHolderInAProcess, opened, crashed, state("RESTORING", sibling)) == []
+    assert found(OneHolderInAProcess, store, opened, crashed, state("RESTORING", sibling)) == []
 
 
 def test_a_thread_that_has_lost_its_tasks_owns_none() -> None:
