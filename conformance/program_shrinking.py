@@ -66,7 +66,9 @@ RIGHT = {
 """Right stores by kind: with transactions, without, and with a cache, which logs its writes late.
 Of each group, the first store with which a program passes is an oracle."""
 
-_ELSEWHERE = re.compile(r"lab\.(?:crash|simulate|power_loss)\(|Lab\.|Thread|fork|\bjudge\(")
+_ELSEWHERE = re.compile(
+    r"lab\.(?:crash|simulate|power_loss)\(|Lab\.|Thread|fork|\b(?:judge|verify)\("
+)
 """What a program does that is not done over and over in this process, or has no right store."""
 
 _NUMBER = re.compile(r"\d+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -134,17 +134,23 @@ HOSTED = f"cmd:{shlex.quote(sys.executable)} -P -m streamproof.host {WRONG}"
 """The wrong store in a process of its own, which opens one store after another."""
 
 
+@pytest.fixture
+def hosts_end() -> Iterator[None]:
+    """Ends all hosts after a test."""
+    yield
+    kill_hosts()
+
+
+@pytest.mark.usefixtures("hosts_end")
 @pytest.mark.parametrize("end", ["", " --dir {dir}"], ids=["reopens", "one store each"])
 def test_the_program_of_a_store_host_becomes_short(end: str, tmp_path: Path) -> None:
     """The check makes it shorter with hosts of its own, which have opened other stores before."""
     hosted = HOSTED + end
     roundabout, direct = (each.replace(repr(WRONG), repr(hosted)) for each in (ROUNDABOUT, DIRECT))
-    try:
-        assert reported(tmp_path, roundabout, is_whole=True, name=hosted) == direct
-    finally:
-        kill_hosts()
+    assert reported(tmp_path, roundabout, is_whole=True, name=hosted) == direct
 
 
+@pytest.mark.usefixtures("hosts_end")
 def test_a_short_program_of_a_store_host_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,10 +158,7 @@ def test_a_short_program_of_a_store_host_is_run(
     vain = f"{HEAD}store = lab.open()\nassert store.name\n"
     monkeypatch.setattr(check_run, "shorter", lambda *_: vain.replace(repr(WRONG), repr(HOSTED)))
     program = ROUNDABOUT.replace(repr(WRONG), repr(HOSTED))
-    try:
-        assert reported(tmp_path, program, is_whole=True, name=HOSTED) == program
-    finally:
-        kill_hosts()
+    assert reported(tmp_path, program, is_whole=True, name=HOSTED) == program
 
 
 def test_a_shorter_program_that_does_not_fail_replaces_none(

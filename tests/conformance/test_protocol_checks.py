@@ -224,7 +224,7 @@ def test_a_store_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 CANNOT_FORGET = """
-from dataclasses import asdict, replace
+from dataclasses import replace
 from streamproof.stores.rocksdb import RocksDBStore
 
 class Mine(RocksDBStore):
