@@ -28,10 +28,15 @@ def matches(pattern: EventPattern, event: Event) -> bool:
         and pattern.partition in ("", event.partition)
         and pattern.offset in (None, event.offset)
         and all(
-            name in event.attributes and _as_data(event.attributes[name]) == wanted
+            name in event.attributes and _is(name, _as_data(event.attributes[name]), wanted)
             for name, wanted in pattern.attributes.items()
         )
     )
+
+
+def _is(name: str, value: object, wanted: object) -> bool:
+    """Whether an attribute is as a pattern says; a release stands for all of its patches."""
+    return f"{value}.".startswith(f"{wanted}.") if name == "release" else value == wanted
 
 
 def _as_data(value: object) -> object:

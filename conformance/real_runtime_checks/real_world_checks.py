@@ -21,8 +21,8 @@ from streamproof.conformance.violations import Unusable, violation_of
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.observable import OF_BROKERS
 from streamproof.scenarios.kafka.real_search import Failure, confirmed, failures_of
-from streamproof.scenarios.kafka.real_settings import needs_proxy, why_not
-from streamproof.scenarios.kafka.real_worlds import FOUND, REAL_WORLDS, drawn_world
+from streamproof.scenarios.kafka.real_settings import has_other_releases, needs_proxy, why_not
+from streamproof.scenarios.kafka.real_worlds import FOUND, drawn_world, real_worlds_of
 from streamproof.scenarios.kafka.shared_broker import RealRun, SharedBroker
 from streamproof.scenarios.scenario import Crash, Scenario, Setup
 from streamproof.scenarios.scenario_reader import library, read
@@ -81,8 +81,10 @@ def right_variants(release: str, *, exactly_once: bool) -> Iterator[tuple[Scenar
             moments = [each.when for each in scenario.file.timeline if each.when is not None]
             # The names of partitions are others in worlds that share a broker, and a broker that
             # is shared cannot stand still.
-            is_simple = not needs_proxy(scenario.file.timeline) and all(
-                not each.partition and each.kind not in OF_BROKERS for each in moments
+            is_simple = (
+                not needs_proxy(scenario.file.timeline)
+                and not has_other_releases(setup.plan)
+                and all(not each.partition and each.kind not in OF_BROKERS for each in moments)
             )
             if is_right and is_meant and is_simple and not why_not(scenario, setup, release):
                 yield scenario, setup
@@ -95,7 +97,8 @@ class _Worlds:
         self._run = run
         self._broker = broker
         self._exactly_once = run.settings.guarantee == "exactly-once"
-        self._space = msgspec.structs.replace(REAL_WORLDS, guarantees=[run.settings.guarantee])
+        worlds = real_worlds_of(release_of_runtime(run.subject.name))
+        self._space = msgspec.structs.replace(worlds, guarantees=[run.settings.guarantee])
         self._tried: set[str] = set()
         self._unjudged: dict[str, str] = {}
         self._unplayed: list[str] = []

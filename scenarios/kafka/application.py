@@ -12,6 +12,7 @@ import shutil
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -27,9 +28,11 @@ from streamproof.stores.jvm.java_tools import CLASSES, java_command, shared_clas
 from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of
 
 __all__ = [
+    "IN_MEMORY",
     "READY",
     "RUNNING_S",
     "RUNS",
+    "STATIC_MEMBERS",
     "Application",
     "Clients",
     "RealRecord",
@@ -65,6 +68,12 @@ SETTINGS = {
     "num.stream.threads": "1",
 }
 """The settings of an instance that tests want: all else is as Kafka has it."""
+
+IN_MEMORY = "streamproof.in.memory"
+"""The setting of our applications that keeps their stores in memory; Kafka does not know it."""
+
+STATIC_MEMBERS = "streamproof.static.members"
+"""The setting that makes instances static members (KIP-345), each with its name as its id."""
 
 
 class RealRecord(NamedTuple):
@@ -216,7 +225,21 @@ class Application(Clients):
         self._topology = topology
         self._recording = recording
         self._prefix = prefix
-        self._starts = 0
+        # All releases of the application count their processes together.
+        self._starts = count(1)
+
+    def of(self, release: str) -> Application:
+        """The same application, whose instances have another release."""
+        other = Application(
+            self._processes,
+            self._broker,
+            self._topology,
+            self._recording,
+            self._prefix,
+            release=release,
+        )
+        other._starts = self._starts
+        return other
 
     def start(self, name: str, settings: Mapping[str, str]) -> RealProcess:
         """Start an instance, and wait until it runs.
@@ -271,16 +294,19 @@ class Application(Clients):
             "bootstrap.servers": self._broker.address_of_instances,
             "state.dir": str(self.state_of(name)),
         }
-        self._starts += 1
-        properties = directory / f"{name}-start-{self._starts}.properties"
+        if STATIC_MEMBERS in settings:
+            own["group.instance.id"] = name
+        start = f"{name}-start-{next(self._starts)}"
+        properties = directory / f"{start}.properties"
         lines = [f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()]
         properties.write_text("".join(lines), "utf-8")
         options = [recorder_option(self._recording, name)] if self._recording else []
         options += given or shared_classes(self._classes.parent)
         options += [f"-Dstreamproof.topics={self._prefix}"] if self._prefix else []
+        options += [f"-D{IN_MEMORY}=true"] if IN_MEMORY in settings else []
         words = [self._java[0], *options, *self._java[1:], "streamproof.application.Application"]
         return self._processes.start(
-            f"{name}-start-{self._starts}",
+            start,
             [*words, self._topology, str(properties), *([str(go)] if go else [])],
             environment={**NO_SEARCH, **environment},
         )

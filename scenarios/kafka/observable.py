@@ -95,7 +95,6 @@ UNOBSERVED: Mapping[str, str] = {
     "thread.answered": "the recorder does not read assignments",
     "thread.metrics": "nobody reads the metrics",
     "thread.polled_late": "the recorder does not see when a thread polls",
-    "thread.staged": "the stores of Kafka up to 4.3 stage nothing",
     "thread.timed_out": "the recorder does not see which requests time out",
     "transaction.begun": "the recorder does not see what the coordinator adds to a transaction",
     "transaction.id_expired": "the recorder does not see which transactional ids expire",

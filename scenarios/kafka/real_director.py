@@ -22,6 +22,7 @@ from streamproof.scenarios.kafka.application import RealRecord, line_of
 from streamproof.scenarios.kafka.cluster_faults import Brokers
 from streamproof.scenarios.kafka.followed_lines import Followed, Rest
 from streamproof.scenarios.kafka.nemesis import RealNemesis
+from streamproof.scenarios.kafka.real_upgrades import UpgradedInstances
 from streamproof.scenarios.scenario import (
     AnyAction,
     Crash,
@@ -57,6 +58,9 @@ SETTLED_S = 0.5
 
 DISTURBED_S = 60.0
 """A client that has not noticed a loss after so many seconds never does."""
+
+BOUNCE_MS = 500
+"""How long an instance is down between two releases, in milliseconds of the scenario."""
 
 SEND_S = 60.0
 """How long sending may take, in seconds, besides the time for which a transaction stays open. It
@@ -100,6 +104,7 @@ class RealDirector:
         most_s: how many seconds it may take to come to rest in all, while it has a processor.
         brokers: makes faults between the instances and the brokers, if there are any.
         followed: reads the recordings while they are written; by default, all of the directory.
+        upgrade: the instances, if they go through an upgrade.
 
     Attributes:
         undone: the numbers of the actions that have not happened.
@@ -121,6 +126,7 @@ class RealDirector:
         most_s: float = REST_S,
         brokers: Brokers | None = None,
         followed: Followed | None = None,
+        upgrade: UpgradedInstances | None = None,
     ) -> None:
         self._timeline = timeline
         self._nemesis = nemesis
@@ -131,6 +137,7 @@ class RealDirector:
         self._rest_s = rest_s
         self._most_s = most_s
         self._brokers = brokers
+        self._upgrade = upgrade
         # When no fault of the network was to be noticed by anyone.
         self._calm = time.monotonic()
         # When an event was last seen.
@@ -183,6 +190,9 @@ class RealDirector:
         for number, action in enumerate(self._timeline):
             if action.when is None and number not in at_once:
                 self._plan(action.at or 0, self._action(number, action))
+        if self._upgrade is not None:
+            for bounce in self._upgrade.bounces:
+                self._plan(bounce.at_ms, self._bouncing(self._upgrade, bounce.instance))
         self._until(self._is_done)
         self._release_all()
         self._heal()
@@ -358,6 +368,15 @@ class RealDirector:
                 self._later(action.lasts_ms, self._resume, name)
             case Flush():
                 nemesis.command(name, f"flush {action.task}")
+
+    def _bouncing(self, upgrade: UpgradedInstances, name: str) -> Callable[[], None]:
+        def bounce() -> None:
+            # The other release is set before the stop, so that each later start is of it.
+            upgrade.upgrade(name)
+            self._nemesis.stop(name)
+            self._later(BOUNCE_MS, self._nemesis.start, name)
+
+        return bounce
 
     def _heal_network(self, name: str) -> None:
         if self._brokers is not None and name in self._cut:

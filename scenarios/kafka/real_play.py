@@ -10,12 +10,13 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import Application
 from streamproof.scenarios.kafka.cluster import free_ports, start_broker
 from streamproof.scenarios.kafka.cluster_faults import Brokers, start_proxy
-from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, RealNemesis
+from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, Instances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
 from streamproof.scenarios.kafka.real_settings import (
     SESSION,
     disks_of,
+    has_other_releases,
     needs_proxy,
     rest_of,
     restarts_of,
@@ -23,6 +24,7 @@ from streamproof.scenarios.kafka.real_settings import (
     topics_of,
     why_not,
 )
+from streamproof.scenarios.kafka.real_upgrades import upgraded_instances
 from streamproof.scenarios.kafka.recording import Recorded, read_recording
 from streamproof.scenarios.play import Judged, never_done, unexpected
 from streamproof.scenarios.recorded_run import RecordedRun
@@ -168,14 +170,26 @@ def _recorded(
         sender = application.serve_senders(topics_of(plan))
         names = [f"instance-{number}" for number in range(plan.instances)]
         disks = disks_of(timeline, application, processes.directory)
-        instances = ConfiguredInstances(
-            application, settings, processes.directory, disks, restarts_of(timeline)
-        )
+        place, upgrade = processes.directory, None
+        instances: Instances
+        if has_other_releases(plan):
+            instances = upgrade = upgraded_instances(application, plan, place, disks)
+        else:
+            instances = ConfiguredInstances(
+                application, settings, place, disks, restarts_of(timeline)
+            )
         nemesis = RealNemesis(instances, recording, names, disks)
         rest = rest_of(plan)
         brokers = Brokers(processes, broker, recording, nemesis.tell) if proxied else None
         director = RealDirector(
-            timeline, nemesis, recording, sender, topology.topics, rest=rest, brokers=brokers
+            timeline,
+            nemesis,
+            recording,
+            sender,
+            topology.topics,
+            rest=rest,
+            brokers=brokers,
+            upgrade=upgrade,
         )
         director.run()
         return read_recording(recording), director

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from streamproof.scenarios.kafka.application import Application
+from streamproof.scenarios.kafka.application import IN_MEMORY, STATIC_MEMBERS, Application
 from streamproof.scenarios.kafka.cluster_faults import SITES
 from streamproof.scenarios.kafka.existing_cluster import LEAST_SESSION_MS, WatchedRest
 from streamproof.scenarios.kafka.followed_lines import Rest
@@ -30,15 +30,20 @@ from streamproof.scenarios.scenario import (
     Variant,
 )
 from streamproof.sim.application import StreamsConfig
+from streamproof.sim.rolling_upgrade import UPGRADES
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.world_plan import Plan
+from streamproof.stores.api import TRANSACTIONAL_STATESTORES_CONFIG
 from streamproof.stores.jvm.kafka_jars import release_numbers
 
 __all__ = [
+    "NEWEST_PATCHES",
     "SESSION",
+    "STAGING_SINCE",
     "TOPOLOGIES_IN_JAVA",
     "disks_of",
     "fitting",
+    "has_other_releases",
     "needs_proxy",
     "rest_of",
     "restarts_of",
@@ -107,6 +112,12 @@ CONTINUING: Mapping[str, str] = {
 DESERIALIZATION = "deserialization.exception.handler"
 """The setting of Kafka 4.0; before, its name begins with ``default.``."""
 
+STAGING_SINCE = [4, 4]
+"""The first release whose stores can stage their writes."""
+
+NEWEST_PATCHES: Mapping[str, str] = {"4.2": "4.2.2", "4.3": "4.3.1"}
+"""By the release that a simulated instance has in an upgrade, the one that a real instance has."""
+
 BEFORE_OFFSETS = "none-before-offsets"
 """The upgrade of plans whose instances are older than 4.3, and stay so."""
 
@@ -119,6 +130,7 @@ def why_not(scenario: Scenario, setup: Setup, release: str) -> str:
 def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
     yield from _obstacles_of_the_timeline(scenario)
     yield from _obstacles_of_the_plan(setup, release)
+    yield from _obstacles_of_the_upgrade(setup.plan, release)
     variant, choices = setup.variant, scenario.file.choices
     if (variant.defects or variant.patch) and not _is_mistake_of(variant, release):
         yield "its mistake is one of the simulated runtime"
@@ -133,6 +145,11 @@ def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
         yield "its faults or its input are drawn"
     if choices.seed is not None or choices.recorded:
         yield "its choices are those of a simulated world"
+
+
+def has_other_releases(plan: Plan) -> bool:
+    """Whether instances restart with other releases."""
+    return plan.upgrade not in ("", BEFORE_OFFSETS)
 
 
 def why_not_watched(timeline: Iterable[AnyAction]) -> str:
@@ -204,12 +221,11 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
             plan.topology not in TOPOLOGIES_IN_JAVA,
             f"the topology {plan.topology} is not there in Java",
         ),
-        (config.transactional, f"Kafka {release} has no stores that stage their writes"),
         (
-            plan.upgrade not in ("", BEFORE_OFFSETS),
-            "an upgrade needs instances of several releases, or of proposals that Kafka lacks",
+            config.transactional and release_numbers(release) < STAGING_SINCE,
+            f"Kafka {release} has no stores that stage their writes",
         ),
-        (not plan.persistent, "the topologies in Java have no stores in memory"),
+        (config.max_uncommitted_records >= 0, "Kafka has no limit of staged records"),
         (
             not config.recycles_tasks,
             "Kafka always keeps the stores of a task that changes its role open",
@@ -219,7 +235,6 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
             config.group_protocol == "streams",
             "the applications in Java are started with the classic protocol of groups",
         ),
-        (config.static_members, "the instances in Java are no static members"),
         (
             config.transaction_version != DEFAULTS.transaction_version,
             "the brokers here speak the newest version of the protocol of transactions",
@@ -233,6 +248,19 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
     ):
         if is_so:
             yield reason
+
+
+def _obstacles_of_the_upgrade(plan: Plan, release: str) -> Iterator[str]:
+    if not has_other_releases(plan):
+        return
+    names = [each.name for each in UPGRADES[plan.upgrade]]
+    newest = NEWEST_PATCHES.get(max(names))
+    if not NEWEST_PATCHES.keys() >= set(names) or newest is None:
+        yield "its upgrade needs releases that are no more, or proposals that Kafka lacks"
+    elif release != newest:
+        yield f"its instances are of Kafka {' and '.join(sorted(set(names)))}: play it on {newest}"
+    elif not plan.upgrade_every_ms:
+        yield "the times of its upgrade are drawn"
 
 
 def settings_of(plan: Plan, release: str, *, on_existing: bool = False) -> dict[str, str]:
@@ -278,6 +306,13 @@ def settings_of(plan: Plan, release: str, *, on_existing: bool = False) -> dict[
         if (value := getattr(config, field)) != getattr(DEFAULTS, field)
         for setting in settings
     }
+    if not plan.persistent:
+        found[IN_MEMORY] = "true"
+    if config.static_members:
+        found[STATIC_MEMBERS] = "true"
+    if config.transactional:
+        found[TRANSACTIONAL_STATESTORES_CONFIG] = "true"
+        found["statestore.uncommitted.max.bytes"] = config.max_uncommitted_bytes
     for field, name in CONTINUING.items():
         if getattr(config, field) == "continue":
             found[field.replace("_", ".")] = f"org.apache.kafka.streams.{name}"

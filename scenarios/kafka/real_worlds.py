@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from streamproof.scenarios.kafka.real_settings import TOPOLOGIES_IN_JAVA
+import msgspec
+
+from streamproof.scenarios.kafka.real_settings import STAGING_SINCE, TOPOLOGIES_IN_JAVA
 from streamproof.scenarios.scenario import (
     AnyAction,
     Crash,
@@ -36,6 +38,7 @@ from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.workloads import MAX_PACE, RecordSource, WorkloadConfig
 from streamproof.sim.world_plan import Plan
+from streamproof.stores.jvm.kafka_jars import release_numbers
 
 __all__ = [
     "DELAYS_MS",
@@ -45,6 +48,7 @@ __all__ = [
     "MOMENTS",
     "REAL_WORLDS",
     "drawn_world",
+    "real_worlds_of",
     "world_of",
 ]
 
@@ -92,16 +96,16 @@ REAL_WORLDS = PlanSpace(
         "instances": [1, 2],
         "activation": [0.0],
         "safety_ms": [SAFETY_MS],
-        "persistent": [True],
+        "persistent": [True, True, True, False],
         "query_clients": [0],
     },
     settings={
-        "transactional": [False],
+        "transactional": [False, True],
         "commit_interval_ms": [30, 100, 400],
         "idling": ["kafka"],
         "store_rules": ["kafka"],
         "max_uncommitted_records": [-1],
-        "max_uncommitted_bytes": [StreamsConfig.max_uncommitted_bytes],
+        "max_uncommitted_bytes": [StreamsConfig.max_uncommitted_bytes, 100],
         "session_timeout_ms": [1_500],
         "heartbeat_interval_ms": [300],
         "transaction_timeout_ms": [3_000],
@@ -112,7 +116,7 @@ REAL_WORLDS = PlanSpace(
         "flush_probability": [0.0],
         "probing_rebalance_interval_ms": [60_000],
         "recycles_tasks": [True],
-        "static_members": [False],
+        "static_members": [False, False, True],
         "group_membership_operation": ["DEFAULT"],
         "group_protocol": ["classic"],
         "default_query_isolation": [""],
@@ -145,16 +149,15 @@ REAL_WORLDS = PlanSpace(
         "oversized": [0.0],
     },
 )
-"""The plans that are drawn for real processes. ``LEFT_OUT`` says why the others are not."""
+"""The plans that are drawn for the newest release. ``LEFT_OUT`` says why the others are not."""
 
 LEFT_OUT: Mapping[str, str] = {
     "topologies without a twin in Java": "a real instance runs the Java application of that name",
     "global tables": "the recorder does not follow global stores",
     "tables that are read from their input again": "the recorder shows the rows of their stores "
     "with timestamps when a task changes its role",
-    "upgrades, static members": "all instances have one release and plain members",
-    "stores in memory, stores that stage writes": "the applications in Java use RocksDB, and no "
-    "released Kafka stages writes",
+    "upgrades": "all instances have one release",
+    "stores that stage writes, before Kafka 4.4": "older releases have none",
     "queries": "the recorder does not follow queries",
     "cuts, full disks, lost requests": "no real network or disk is made to fail in these worlds",
     "3 partitions, 3 instances": "each instance is a JVM that starts in seconds",
@@ -173,6 +176,14 @@ LEFT_OUT: Mapping[str, str] = {
     "several brokers": "all worlds share one broker, which stays up",
 }
 """What the simulator draws and real worlds do not have, each with the reason."""
+
+
+def real_worlds_of(release: str) -> PlanSpace:
+    """The plans that are drawn for a release of Kafka."""
+    if release_numbers(release) >= STAGING_SINCE:
+        return REAL_WORLDS
+    settings = {**REAL_WORLDS.settings, "transactional": [False]}
+    return msgspec.structs.replace(REAL_WORLDS, settings=settings)
 
 
 def drawn_world(seed: int, space: PlanSpace = REAL_WORLDS) -> Scenario:

@@ -9,7 +9,7 @@ the run, so that no invariant counts as held that could not be judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from streamproof.sim.decisions.refusals import MAX_MESSAGE_BYTES
 from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.invariants.judging import Unseen
 from streamproof.sim.trace import Event
+from streamproof.stores.api import TRANSACTIONAL_STATESTORES_CONFIG
 
 __all__ = [
     "SUFFIX",
@@ -297,9 +298,9 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
     attributes = {
         "tasks": sorted(tasks),
         "exactly_once": str(settings.get("processing.guarantee")).startswith("exactly_once"),
-        "transactional": False,
+        "transactional": _stages(settings),
         "max_task_idle_ms": int(settings.get("max.task.idle.ms") or 0),
-        "max_uncommitted_bytes": -1,
+        "max_uncommitted_bytes": int(settings.get("statestore.uncommitted.max.bytes") or -1),
         "max_uncommitted_records": -1,
         "store_rules": "kafka",
         "statestore_cache_max_bytes": int(settings.get("statestore.cache.max.bytes") or 0),
@@ -336,6 +337,11 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
     return Event(0, 0, name, "application.started", "", "", -1, attributes)
 
 
+def _stages(settings: Mapping[str, Any]) -> bool:
+    """Whether the stores of an application stage their writes, by its settings."""
+    return str(settings.get(TRANSACTIONAL_STATESTORES_CONFIG)).lower() == "true"
+
+
 def _impossible(files: Sequence[_File], applications: Sequence[_File]) -> set[str]:
     """The kinds of events that cannot have happened, so that it does not matter who watched."""
     found = set()
@@ -343,6 +349,8 @@ def _impossible(files: Sequence[_File], applications: Sequence[_File]) -> set[st
     handlers = [str(each.get(name) or FAILS) for each in settings for name in HANDLERS]
     if settings and all(FAILS in each for each in handlers):
         found.add("record.dropped")
+    if not any(map(_stages, settings)):
+        found.add("thread.staged")
     # Only a log that was deleted from its start takes the position of a reader away.
     is_kept = not any(each.kind == "log.deleted" for file in files for each in file.lines)
     if _has(files, "brokers") and is_kept:
@@ -378,7 +386,6 @@ def _unseen(files: Sequence[_File], applications: Sequence[_File]) -> Unseen:
         missed = [each.partition for each in late if each.partition not in restarted]
         if missed:
             logs = f"the log of {missed[0]} had records before it was recorded"
-    seen |= _impossible(files, applications)
     if _has(files, "driver"):
         seen |= OF_THE_DRIVER
     else:
@@ -390,6 +397,7 @@ def _unseen(files: Sequence[_File], applications: Sequence[_File]) -> Unseen:
                 lost = dict.fromkeys(each.kinds, f"it could not be observed ({each.reason})")
                 kinds |= lost
                 seen -= lost.keys()
+    seen |= _impossible(files, applications)
     rest = KINDS.keys() - seen - kinds.keys()
     kinds |= dict.fromkeys(rest, "a process did not record it")
     releases = [each.process.release for each in applications if each.process is not None]

@@ -28,6 +28,7 @@ from streamproof.scenarios.kafka.real_play import judged_play, judgement_of
 from streamproof.scenarios.kafka.real_settings import (
     SESSION,
     disks_of,
+    has_other_releases,
     needs_proxy,
     rest_of,
     restarts_of,
@@ -190,6 +191,8 @@ class SharedBroker:
         reason = why_not(scenario, setup, self._release)
         if not reason and needs_proxy(scenario.file.timeline):
             reason = "no proxy stands before a broker that worlds share, or before another cluster"
+        if not reason and has_other_releases(setup.plan):
+            reason = "all instances on a broker that worlds share have one release"
         if not reason and self._existing:
             reason = why_not_watched(scenario.file.timeline)
         if reason:

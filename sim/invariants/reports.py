@@ -112,6 +112,12 @@ class _ClosedTasks(Invariant):
         here = event.process, event.task
         self._closed.pop(here, None)
         self._reported.discard(here)
+        # The thread that opens the task may have held its lock already when others reported.
+        self._missing = {
+            (thread, task): each
+            for (thread, task), each in self._missing.items()
+            if (thread.partition("/")[0], task) != here
+        }
         offsets = self._committed.setdefault(here, {})
         if event.attributes["persistent"]:
             offsets[event.partition] = max(event.offset + 1, 0)

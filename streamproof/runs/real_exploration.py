@@ -26,7 +26,7 @@ from streamproof.scenarios.kafka.real_search import (
     simulated,
     smaller,
 )
-from streamproof.scenarios.kafka.real_worlds import FOUND, REAL_WORLDS, drawn_world
+from streamproof.scenarios.kafka.real_worlds import FOUND, drawn_world, real_worlds_of
 from streamproof.scenarios.kafka.shared_broker import RealRun, SharedBroker
 from streamproof.scenarios.scenario import Scenario
 from streamproof.scenarios.scenario_writer import drawn_scenario_text, scenario_text
@@ -102,14 +102,14 @@ class RealFinding(NamedTuple):
     simulated: Path | None
 
 
-def real_space(swarm: Path | None) -> PlanSpace:
-    """The plans that real worlds are drawn from.
+def real_space(swarm: Path | None, release: str) -> PlanSpace:
+    """The plans that worlds of a release are drawn from.
 
     Raises:
         UsageError: the file allows none that real processes can play.
     """
     wanted = read_swarm(swarm) if swarm else EVERYTHING
-    met = REAL_WORLDS.meet(wanted)
+    met = real_worlds_of(release).meet(wanted)
     if met is None:
         raise UsageError(
             f"{swarm}: none of these worlds can be played by real processes. "
@@ -124,7 +124,7 @@ def open_real_exploration(request: RealExploreRequest) -> tuple[PlanSpace, Ledge
     Raises:
         UsageError: something in the request is wrong, or its directory has other runs.
     """
-    space = real_space(request.swarm)
+    space = real_space(request.swarm, request.release)
     what = {
         "version": __version__,
         "on": f"kafka@{request.release}",

@@ -19,6 +19,7 @@ from streamproof.scenarios.kafka.real_settings import (
     topics_of,
     why_not,
 )
+from streamproof.scenarios.kafka.real_upgrades import bounces_of
 from streamproof.scenarios.scenario_reader import find, library, read
 from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import Plan
@@ -93,6 +94,7 @@ def test_punctuations_are_recorded_with_their_intervals() -> None:
         ("KIP-1259", "fixed", "at a given moment: broker.compacted"),
         ("KIP-892-crash-between-commits", "staged", "no stores that stage their writes"),
         ("KAFKA-20685", "fixed", r"kafka@4\.2\.0"),
+        ("KIP-268", "fixed", "releases that are no more"),
         ("KAFKA-20805", "fixed", r"4\.3\.1 makes the mistake of the variant defect"),
     ],
 )
@@ -106,6 +108,31 @@ def test_why_a_variant_cannot_be_played(name: str, variant: str, reason: str) ->
 def test_a_release_that_has_mended_a_bug_plays_the_right_variant() -> None:
     assert obstacle("KAFKA-20685", "fixed", "4.2.2") == ""
     assert "one of the simulated" in obstacle("KAFKA-20685", "defect", "4.2.2")
+
+
+def test_an_upgrade_is_played_by_the_two_releases_that_it_names() -> None:
+    assert obstacle("KIP-1035-downgrade", "prepared", "4.3.1") == ""
+    assert "of Kafka 4.2 and 4.3" in obstacle("KIP-1035-downgrade", "prepared", "4.4.0")
+
+
+def test_each_instance_restarts_once_for_each_further_release() -> None:
+    plan = Plan(instances=2, upgrade="offsets-down", upgrade_every_ms=5_000)
+    times = [(each.at_ms, each.instance) for each in bounces_of(plan)]
+
+    assert times == [
+        (5_000, "instance-0"),
+        (10_000, "instance-1"),
+        (15_000, "instance-0"),
+        (20_000, "instance-1"),
+    ]
+
+
+def test_stores_stage_their_writes_with_the_limit_of_the_plan() -> None:
+    setup = read(find("KIP-892-commit-threshold")).setups["bounded"]
+    settings = settings_of(setup.plan, DEFAULT_RELEASE)
+
+    assert settings["enable.transactional.statestores"] == "true"
+    assert settings["statestore.uncommitted.max.bytes"] == "64"
 
 
 def test_faults_that_no_real_process_has_at_a_given_moment_are_named() -> None:

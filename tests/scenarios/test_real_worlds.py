@@ -9,6 +9,7 @@ import pytest
 from commands import COMMAND, refused
 
 from streamproof.runs.real_exploration import real_space
+from streamproof.scenarios.kafka.application import STATIC_MEMBERS
 from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.real_search import (
     Confirmed,
@@ -24,6 +25,7 @@ from streamproof.scenarios.kafka.real_worlds import (
     LEFT_OUT,
     REAL_WORLDS,
     drawn_world,
+    real_worlds_of,
     world_of,
 )
 from streamproof.scenarios.kafka.recording import Recorded
@@ -36,6 +38,7 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.invariants.invariant import InvariantViolation
 from streamproof.sim.invariants.judging import EVERYTHING_SEEN, Judgement
 from streamproof.sim.trace import Event
+from streamproof.stores.api import TRANSACTIONAL_STATESTORES_CONFIG
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
 
 SEEDS = range(60)
@@ -53,6 +56,14 @@ def run_of(*, wrong: tuple[str, ...] = (), broken: bool = False, rests: bool = T
     return RealRun(recorded, Judgement(violations, {}, 0), list(wrong), frozenset(), rests, 1.0)
 
 
+FIELDS = {
+    TRANSACTIONAL_STATESTORES_CONFIG: "transactional",
+    "statestore.uncommitted.max.bytes": "max_uncommitted_bytes",
+    STATIC_MEMBERS: "static_members",
+}
+"""The fields of a plan whose settings have other names."""
+
+
 def has_crash(scenario: Scenario) -> bool:
     return any(isinstance(each, Crash) for each in scenario.file.timeline)
 
@@ -68,6 +79,12 @@ def test_every_drawn_world_can_be_played() -> None:
     }
 
     assert reasons == {""}
+
+
+def test_older_releases_have_no_stores_that_stage_writes() -> None:
+    worlds = [drawn_world(each, real_worlds_of("4.3.1")) for each in SEEDS]
+
+    assert {why_not(each, each.setups[FOUND], "4.3.1") for each in worlds} == {""}
 
 
 def test_a_seed_always_draws_the_same_world() -> None:
@@ -89,8 +106,10 @@ def test_each_setting_that_varies_reaches_the_real_processes() -> None:
         for name in StreamsConfig.__dataclass_fields__
         if len({getattr(each.config, name) for each in plans}) > 1
     }
-    told = {name.replace(".", "_") for name in settings_of(plans[0], DEFAULT_RELEASE)} | {
-        "max_poll_records"
+    told = {
+        FIELDS.get(name, name.replace(".", "_"))
+        for each in plans
+        for name in settings_of(each, DEFAULT_RELEASE)
     }
 
     assert varying - {"exactly_once", "assignor"} <= told
@@ -255,7 +274,7 @@ def test_an_application_does_not_rest_before_its_standbys_have_all_records() -> 
 def test_a_swarm_file_narrows_the_worlds(tmp_path: Path) -> None:
     swarm = tmp_path / "swarm.toml"
     swarm.write_text('guarantees = ["at-least-once"]\nkinds = ["crash"]\n')
-    space = real_space(swarm)
+    space = real_space(swarm, DEFAULT_RELEASE)
 
     assert space.topologies == REAL_WORLDS.topologies
     assert not any(

@@ -14,8 +14,12 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.lag import LATEST_OFFSET
 from streamproof.sim.decisions.recovery import Closing
 from streamproof.sim.invariants import INVARIANTS
+from streamproof.sim.invariants.invariant import Invariant
 from streamproof.sim.invariants.log_history import LogHistory
-from streamproof.sim.invariants.reports import WhatIsOnTheDiskIsReported
+from streamproof.sim.invariants.reports import (
+    WhatAnyThreadClosedIsReported,
+    WhatIsOnTheDiskIsReported,
+)
 from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.state_directory import StateDirectory
@@ -160,10 +164,14 @@ def test_right_reports_pass(requirement: str) -> None:
     assert list(found(requirement, range(30))) == []
 
 
-def judged(events: Iterable[Event]) -> list[str]:
-    """The breaches of ASSIGN-012 in events."""
-    invariant = WhatIsOnTheDiskIsReported(LogHistory(exactly_once=True))
-    see = invariant.observers
+def judged(
+    events: Iterable[Event],
+    kind: type[Invariant] = WhatIsOnTheDiskIsReported,
+    *,
+    of_kafka: bool = False,
+) -> list[str]:
+    """The breaches of an invariant in events."""
+    see = kind(LogHistory(exactly_once=True, of_kafka=of_kafka)).observers
     return [breach for each in events if each.kind in see for breach in see[each.kind](each)]
 
 
@@ -189,3 +197,27 @@ def test_nobody_reports_what_another_release_has_taken_over() -> None:
     assert judged([*before, *after]) == [
         "instance-0/thread-0 does not report task 0_0, whose stores have 20"
     ]
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_thread_of_kafka_leaves_out_a_task_that_another_one_is_opening(opens: bool) -> None:
+    """The thread that opens the task has its lock before anyone can see that it is open."""
+    place = {"task": "0_0", "partition": "counts-changelog-0"}
+    events = [
+        made(0, "instance-0", "instance.started", release="4.4.0"),
+        made(1, "instance-0/thread-1", "store.opened", **place, persistent=True),
+        made(2, "instance-0/thread-1", "store.committed", **place, offset=4),
+        made(3, "instance-0/thread-1", "task.closed", task="0_0", closing="CLEAN"),
+        made(4, "instance-0/thread-1", "thread.subscribed", used=11),
+    ]
+    if opens:
+        events.append(made(5, "instance-0/thread-2", "store.opened", **place, persistent=True))
+    events += [
+        made(6, "instance-0/thread-2", "thread.subscribed", used=11),
+        made(7, "instance-0/thread-1", "thread.assigned"),
+    ]
+    found = judged(events, WhatAnyThreadClosedIsReported, of_kafka=True)
+
+    assert found == (
+        [] if opens else ["instance-0/thread-1 does not report task 0_0, whose stores have 5"]
+    )

@@ -27,10 +27,10 @@ final class CountTopology {
           new KeyPartitioner(), "count");
   }
 
-  /** A store on RocksDB with a changelog. */
+  /** A store with a changelog. */
   static StoreBuilder<KeyValueStore<byte[], byte[]>> store(String name) {
     return Stores.keyValueStoreBuilder(
-        Stores.persistentKeyValueStore(name), Serdes.ByteArray(), Serdes.ByteArray());
+        Suppliers.keyValue(name), Serdes.ByteArray(), Serdes.ByteArray());
   }
 
   /** Counts the records of each key, and forgets a key at a tombstone. */

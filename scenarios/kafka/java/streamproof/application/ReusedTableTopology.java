@@ -11,7 +11,6 @@ import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
-import org.apache.kafka.streams.state.Stores;
 
 /** A left join of {@code stream} and {@code table} to {@code out}; the table is its changelog. */
 final class ReusedTableTopology {
@@ -27,7 +26,7 @@ final class ReusedTableTopology {
     Serde<byte[]> bytes = Serdes.ByteArray();
     StreamsBuilder builder = new StreamsBuilder();
     KTable<byte[], byte[]> table = builder.table(Topics.named("table"), Consumed.with(bytes, bytes),
-        Materialized.<byte[], byte[]>as(Stores.persistentKeyValueStore("rows"))
+        Materialized.<byte[], byte[]>as(Suppliers.keyValue("rows"))
             .withKeySerde(bytes).withValueSerde(bytes));
     builder.stream(Topics.named("stream"), Consumed.with(bytes, bytes))
         .filter((key, value) -> value != null)

@@ -49,7 +49,7 @@ final class TableOperatorsTopology {
 
   private static StoreBuilder<TimestampedKeyValueStore<byte[], byte[]>> store(String name) {
     return Stores.timestampedKeyValueStoreBuilder(
-        Stores.persistentTimestampedKeyValueStore(name), Serdes.ByteArray(), Serdes.ByteArray());
+        Suppliers.timestamped(name), Serdes.ByteArray(), Serdes.ByteArray());
   }
 
   /** Fills a table, passes the rows of the left one on, and joins each with the other table. */

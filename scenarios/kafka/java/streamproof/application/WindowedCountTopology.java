@@ -40,7 +40,7 @@ final class WindowedCountTopology {
         .addProcessor("count", Counter::new, "source")
         .addStateStore(
           Stores.windowStoreBuilder(
-            Stores.persistentWindowStore(STORE, RETENTION, Duration.ofMillis(SIZE_MS), false),
+            Suppliers.window(STORE, RETENTION, Duration.ofMillis(SIZE_MS)),
             Serdes.ByteArray(), Serdes.ByteArray()),
           "count")
         .addSink("sink", Topics.named("out"), new ByteArraySerializer(), new ByteArraySerializer(),

@@ -93,6 +93,8 @@ public final class Hooks {
         "thread.committed");
     application("commit:to-3.1", TASKS + "TaskManager", commit, "exit", Threads::committed,
         "thread.committed");
+    application("staged", TASKS + "StreamThread", "shouldCommitDueToUncommittedBytes", "exit",
+        Threads::staged, "thread.staged");
     application("producer", CLIENTS + "KafkaProducer", "<init>", "exit", Threads::producerMade,
         "thread.producer");
     application("producer-id", CLIENTS + "internals.TransactionManager", "setProducerIdAndEpoch",

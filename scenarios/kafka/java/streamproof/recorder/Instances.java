@@ -21,7 +21,8 @@ final class Instances {
       "upgrade.from", "task.timeout.ms", "topic.delete.retention.ms",
       "state.cleanup.dir.max.age.ms", "default.timestamp.extractor",
       "default.deserialization.exception.handler", "deserialization.exception.handler",
-      "processing.exception.handler");
+      "processing.exception.handler", "enable.transactional.statestores",
+      "statestore.uncommitted.max.bytes");
 
   private static final Set<Object> KNOWN = ConcurrentHashMap.newKeySet();
 

@@ -76,6 +76,22 @@ final class Threads {
     REASON.set(error.getClass().getSimpleName());
   }
 
+  /** A store reports some bytes also when nothing is staged, and then no task has to commit. */
+  static void staged(Seen call) {
+    if (!Boolean.TRUE.equals(call.returned())) {
+      return;
+    }
+    Object manager = Reflect.field(call.self(), "taskManager");
+    boolean commits = !(Boolean) Reflect.field(manager, "rebalanceInProgress")
+        && ((Map<?, ?>) Reflect.call(manager, "allRunningTasks")).values().stream()
+            .anyMatch(each -> (Boolean) Reflect.call(each, "commitNeeded"));
+    if (commits) {
+      Events.emit(Line.of(Events.thread(), "thread.staged")
+          .with("records", -1)
+          .with("bytes", Reflect.call(manager, "totalUncommittedBytes")));
+    }
+  }
+
   static void lost(Seen call) {
     Events.emit(Line.of(Events.thread(), "thread.lost").with("reason", REASON.get()));
     REASON.set(NO_ERROR);
