@@ -123,10 +123,6 @@ class Brokers:
         )
         self._command(f"fault {msgspec.json.encode(armed).decode()}")
 
-    def has_fired(self, number: int) -> bool:
-        """Whether the fault of an action has happened."""
-        return (self._recording / f"fired-{number}").exists()
-
     def fail_over(self) -> None:
         """Kill the broker (SIGKILL), and start it again on its directory and port."""
         self._broker.process.kill()

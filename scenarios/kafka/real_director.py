@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from streamproof.scenarios.kafka.application import RealRecord, line_of
 from streamproof.scenarios.kafka.cluster_faults import Brokers
 from streamproof.scenarios.kafka.followed_lines import Followed, Rest
 from streamproof.scenarios.kafka.nemesis import RealNemesis
+from streamproof.scenarios.kafka.real_settings import SLOW_UPDATER
 from streamproof.scenarios.kafka.real_upgrades import UpgradedInstances
 from streamproof.scenarios.scenario import (
     AnyAction,
@@ -187,12 +188,7 @@ class RealDirector:
         if set(self._nemesis.up) != set(self._nemesis.names) and not is_hurt:
             raise UsageError(" ".join(self.wrong) or "The instances do not start.")
         self._now_ms = 0.0
-        for number, action in enumerate(self._timeline):
-            if action.when is None and number not in at_once:
-                self._plan(action.at or 0, self._action(number, action))
-        if self._upgrade is not None:
-            for bounce in self._upgrade.bounces:
-                self._plan(bounce.at_ms, self._bouncing(self._upgrade, bounce.instance))
+        self._plan_all(at_once)
         self._until(self._is_done)
         self._release_all()
         self._heal()
@@ -200,10 +196,20 @@ class RealDirector:
         settled_s = SETTLED_S + self._rest.settle_s
         self._until(lambda: self._has_rested(settled_s) or self._is_silent(), self._most_s)
         self.has_come_to_rest = self._has_rested(settled_s)
-        if self._brokers is not None:
-            for number, each in enumerate(self._timeline):
-                if isinstance(each, Fault) and not self._brokers.has_fired(number):
-                    self.undone.add(number)
+        self.undone |= {
+            number
+            for number, each in enumerate(self._timeline)
+            if isinstance(each, Fault) and not (self._recording / f"fired-{number}").exists()
+        }
+
+    def _plan_all(self, done: Collection[int]) -> None:
+        """Plan what has a time: the actions but those that are done, and the upgrade."""
+        for number, action in enumerate(self._timeline):
+            if action.when is None and number not in done:
+                self._plan(action.at or 0, self._action(number, action))
+        if self._upgrade is not None:
+            for bounce in self._upgrade.bounces:
+                self._plan(bounce.at_ms, self._bouncing(self._upgrade, bounce.instance))
 
     @property
     def _is_commanding(self) -> bool:
@@ -334,10 +340,19 @@ class RealDirector:
                 self._send(action)
             elif isinstance(action, OnInstance):
                 self._act(action)
+            elif isinstance(action, Fault) and action.site == SLOW_UPDATER:
+                self._slow_down(number, action)
             elif isinstance(action, Fault) and self._brokers is not None:
                 self._brokers.arm(number, action)
 
         return carry_out
+
+    def _slow_down(self, number: int, fault: Fault) -> None:
+        """Let the recorders make the next batches of restorations slow."""
+        words = (fault.whom, fault.nth, fault.times, fault.amount)
+        unfinished = self._recording / f"unfinished-slow-{number}"
+        unfinished.write_text("\t".join(map(str, words)), "utf-8")
+        unfinished.rename(self._recording / f"slow-{number}")
 
     def _act(self, action: OnInstance) -> None:
         nemesis, name = self._nemesis, action.instance

@@ -39,6 +39,7 @@ from streamproof.stores.jvm.kafka_jars import release_numbers
 __all__ = [
     "NEWEST_PATCHES",
     "SESSION",
+    "SLOW_UPDATER",
     "STAGING_SINCE",
     "TOPOLOGIES_IN_JAVA",
     "disks_of",
@@ -70,6 +71,9 @@ TOPOLOGIES_IN_JAVA = frozenset(
 
 ACTIONS = (Crash, Cut, Fault, Fill, Stop, Start, Pause, Power, Hold, Flush, Send)
 """What the nemesis and the clients of real processes can do."""
+
+SLOW_UPDATER = "updater.slow"
+"""The fault that the recorder makes in the instances: it holds batches of restorations up."""
 
 LEAST_PROBING_MS = 60_000
 """Kafka takes no shorter ``probing.rebalance.interval.ms``."""
@@ -160,7 +164,10 @@ def why_not_watched(timeline: Iterable[AnyAction]) -> str:
 
 def needs_proxy(timeline: Iterable[AnyAction]) -> bool:
     """Whether something happens between the instances and the brokers."""
-    return any(isinstance(each, Cut | Fault) for each in timeline)
+    return any(
+        isinstance(each, Cut) or (isinstance(each, Fault) and each.site in SITES)
+        for each in timeline
+    )
 
 
 def disks_of(
@@ -200,7 +207,7 @@ def _obstacles_of_the_timeline(scenario: Scenario) -> Iterator[str]:
         if not isinstance(action, ACTIONS):
             name = type(action).__name__.lower()
             yield f"no real process can be made to do this at a given moment: {name}"
-        elif isinstance(action, Fault) and action.site not in SITES:
+        elif isinstance(action, Fault) and action.site not in {*SITES, SLOW_UPDATER}:
             yield f"no real process can be made to do this at a given moment: {action.site}"
         if isinstance(action, Send) and any((each.timestamp or 0) < 0 for each in action.records):
             yield "no producer sends a record without a timestamp any more"

@@ -294,3 +294,39 @@ def test_a_standby_that_is_resumed_ends_the_state_updater() -> None:
 
     assert "instance-0 ended by itself" in judged.surprises[0]
     assert "(is STANDBY_UPDATING)" in judged.surprises[0]
+
+
+def test_a_restoration_is_slowed_down_without_a_proxy() -> None:
+    assert obstacle("KAFKA-16017", "fixed") == ""
+    assert not needs_proxy(read(find("KAFKA-12634")).file.timeline)
+
+
+def test_rows_are_lost_after_an_abort_that_times_out() -> None:
+    """The restoration has to be slow, so the test also shows that the recorder slows it down."""
+    scenario = read(find("offsets-survive-a-failed-abort"))
+    judged = play_for_real(scenario, scenario.setups["wrong"], DEFAULT_RELEASE)
+
+    assert not judged.surprises
+    assert judged.played.violations[0].requirement == "TASK-002"
+
+
+def test_an_upgrade_restarts_an_instance_with_the_other_release() -> None:
+    scenario = read(find("KIP-1035-upgrade"))
+    judged = play_for_real(scenario, scenario.setups["exactly-once"], "4.3.1")
+    started = [
+        each.attributes["release"]
+        for each in judged.played.events
+        if each.kind == "instance.started"
+    ]
+
+    assert not judged.surprises
+    assert (started[0], started[-1]) == ("4.2.2", "4.3.1")
+
+
+def test_a_thread_of_kafka_commits_what_it_has_staged_too_much() -> None:
+    scenario = read(find("KIP-892-unbounded-staging"))
+    judged = play_for_real(scenario, scenario.setups["fixed"], DEFAULT_RELEASE)
+
+    assert not judged.surprises
+    assert judged.played.events[0].attributes["transactional"]
+    assert "thread.staged" in {each.kind for each in judged.played.events}

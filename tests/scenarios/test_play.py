@@ -339,11 +339,14 @@ def test_what_needs_model_stores_is_refused(tmp_path: Path) -> None:
         ({"attributes": {"key": "b"}}, False),
         ({"attributes": {"others": {"in-1": [5]}}}, True),
         ({"attributes": {"none": None}}, False),
+        ({"attributes": {"release": "4.3"}}, True),
+        ({"attributes": {"release": "4.3.10"}}, False),
+        ({"attributes": {"release": "4.2"}}, False),
     ],
 )
 def test_a_pattern_means_some_events(pattern: dict[str, Any], is_meant: bool) -> None:
     """What it leaves out may be anything; bytes are text in it."""
-    attributes = {"key": b"a", "others": {"in-1": (5,)}}
+    attributes = {"key": b"a", "others": {"in-1": (5,)}, "release": "4.3.1"}
     event = Event(7, 7, "instance-1/thread-0", "task.processed", "0_0", "in-0", 3, attributes)
     assert matches(EventPattern(**{"kind": "task.processed", **pattern}), event) is is_meant
 

@@ -25,6 +25,7 @@ public final class Agent {
     }
     Path directory = Path.of(given.get("out"));
     Events.open(new Recording(directory), given);
+    Slowness.serve(directory);
     if (given.containsKey("name")) {
       Commands.serve(directory, given.get("name"));
     }

@@ -136,6 +136,7 @@ public final class Hooks {
         Contents::opened, "store.opened", "store.found", "state.opened", "state.found");
     application("running", TASKS + "StreamTask", "completeRestoration", "exit",
         Contents::running, "store.running");
+    application("restoring", manager, "restore", "enter", Slowness::restoring);
     application("restored", manager, "restore", "exit", Contents::restored, "store.restored");
     application("stores-committed:from-4.3", manager, "commit", "exit", Contents::committed,
         "store.committed");
