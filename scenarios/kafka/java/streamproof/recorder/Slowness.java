@@ -37,7 +37,8 @@ final class Slowness {
     }
   }
 
-  private static void slowDown(Path asked, String[] words) throws IOException, InterruptedException {
+  private static void slowDown(Path asked, String[] words)
+        throws IOException, InterruptedException {
     if (!words[0].isEmpty() && !words[0].equals(Events.here())) {
       return;
     }
