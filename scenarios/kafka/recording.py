@@ -137,6 +137,11 @@ class _File:
                 break
 
     @property
+    def began(self) -> int:
+        """When the application of the process began; its JVM may have stood by before that."""
+        return self.process.at if self.process is not None else self.lines[0].at
+
+    @property
     def events(self) -> Iterator[RecordedLine]:
         """The events."""
         return (each for each in self.lines if not each.about)
@@ -160,7 +165,7 @@ def read_recording(directory: Path) -> Recorded:
             f"No application was recorded in {directory}: no process with the recorder started "
             "Kafka Streams. Is it started with the option that `streamproof record` prints?"
         )
-    applications.sort(key=lambda each: each.lines[0].at)
+    applications.sort(key=lambda each: each.began)
     _name(applications)
     every = [each for file in files for each in file.events]
     crashes = [each for each in every if each.kind == "instance.crashed"]
@@ -242,7 +247,7 @@ def _inferred_crashes(
             continue
         end = each.lines[-1].at
         later = (
-            file.lines[0].at
+            file.began
             for file in applications[number + 1 :]
             if file.process is not None and file.process.actor == process.actor
         )

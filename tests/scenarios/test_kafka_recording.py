@@ -198,9 +198,12 @@ def test_a_process_on_the_same_directory_is_the_same_instance(files: Files) -> N
     ]
 
 
-def test_a_kill_that_somebody_recorded_is_not_inferred_again(files: Files) -> None:
+@pytest.mark.parametrize("stands_by", [True, False])
+def test_a_kill_that_somebody_recorded_is_not_inferred_again(files: Files, stands_by: bool) -> None:
+    """The JVM of the next start may be there before the kill, and load classes that are hooked."""
     files.write("1", files.application(0), files.event(5, "thread.stopped", "process-0/thread-1"))
-    files.write("2", files.application(10))
+    unfit = {"about": "unfit", "at": 2, "hook": "staged", "kinds": [], "reason": "it is not there"}
+    files.write("2", *([unfit] if stands_by else []), files.application(10))
     killed = files.event(7, "instance.crashed", "instance-0")
     files.write("driver", {"about": "driver", "at": 0}, killed)
 
