@@ -260,12 +260,11 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
 def _obstacles_of_the_upgrade(plan: Plan, release: str) -> Iterator[str]:
     if not has_other_releases(plan):
         return
-    names = [each.name for each in UPGRADES[plan.upgrade]]
-    newest = NEWEST_PATCHES.get(max(names))
-    if not NEWEST_PATCHES.keys() >= set(names) or newest is None:
+    names = sorted({each.name for each in UPGRADES[plan.upgrade]})
+    if not NEWEST_PATCHES.keys() >= set(names):
         yield "its upgrade needs releases that are no more, or proposals that Kafka lacks"
-    elif release != newest:
-        yield f"its instances are of Kafka {' and '.join(sorted(set(names)))}: play it on {newest}"
+    elif release != (newest := NEWEST_PATCHES[names[-1]]):
+        yield f"its instances are of Kafka {' and '.join(names)}: play it on kafka@{newest}"
     elif not plan.upgrade_every_ms:
         yield "the times of its upgrade are drawn"
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import RUNNING_S, Application
 from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, Health
 from streamproof.scenarios.kafka.processes import RealProcess
@@ -63,14 +62,8 @@ class UpgradedInstances:
         self._at: dict[str, int] = {}
 
     def upgrade(self, name: str) -> None:
-        """Let all later starts of an instance be of the next release.
-
-        Raises:
-            UsageError: there is no next release.
-        """
+        """Let all later starts of an instance be of the next release."""
         self._at[name] = self._at.get(name, 0) + 1
-        if self._at[name] == len(self._by_release):
-            raise UsageError(f"The upgrade of {name} has no further release.")
 
     def begin(self, name: str) -> RealProcess:
         """Start an instance, without waiting for it."""

@@ -24,7 +24,7 @@ final class Slowness {
   }
 
   /** A batch is about to be applied to a store. */
-  static void restoring(Seen call) throws IOException, InterruptedException {
+  static void restoring(Seen call) throws IOException {
     if (((List<?>) call.argument(1)).isEmpty()) {
       return;
     }
@@ -37,8 +37,7 @@ final class Slowness {
     }
   }
 
-  private static void slowDown(Path asked, String[] words)
-        throws IOException, InterruptedException {
+  private static void slowDown(Path asked, String[] words) throws IOException {
     if (!words[0].isEmpty() && !words[0].equals(Events.here())) {
       return;
     }
@@ -52,7 +51,12 @@ final class Slowness {
     if (!Files.exists(fired)) {
       Files.createFile(fired);
     }
-    Thread.sleep(Long.parseLong(words[3]));
+    try {
+      Thread.sleep(Long.parseLong(words[3]));
+    } catch (InterruptedException error) {
+      // Kafka has interrupted its own thread, and looks for that.
+      Thread.currentThread().interrupt();
+    }
   }
 
   /** The number of this batch among all, from 1. */
