@@ -209,7 +209,8 @@ class _Trial:
         return bool(self._steady)
 
     def _judge_invariants(self, played: Played, tried: _Faults) -> None:
-        judged = judgement_of(played.recorded)
+        # An application that is stuck keeps Kafka Streams from what it must do in the end.
+        judged = judgement_of(played.recorded, has_ended=played.has_come_to_rest)
         self._tried |= judged.tried
         self._unjudged.update(judged.unjudged)
         for each in judged.violations:

@@ -202,8 +202,13 @@ def _proxied(processes: Processes, recording: Path) -> dict[str, tuple[int, int]
     return dict(zip(("INSTANCES", "BROKERS"), zip(listened, named, strict=True), strict=True))
 
 
-def judgement_of(recorded: Recorded) -> Judgement:
-    """What comes of judging a run whose faults have ended."""
+def judgement_of(recorded: Recorded, *, has_ended: bool = True) -> Judgement:
+    """What comes of judging a run whose faults have ended.
+
+    Args:
+        recorded: the run.
+        has_ended: whether what must be so in the end is judged.
+    """
     exactly_once = recorded.events[0].attributes["exactly_once"]
     able, unjudged = judgeable(INVARIANTS, recorded.unseen, exactly_once=exactly_once)
     watch = Watch(
@@ -214,7 +219,9 @@ def judgement_of(recorded: Recorded) -> Judgement:
     )
     for each in recorded.events:
         watch(each)
-    violations = list(watch.violations) or watch.end()
+    violations = list(watch.violations)
+    if has_ended and not violations:
+        violations = watch.end()
     unjudged |= dict.fromkeys(watch.unjudged, recorded.unseen.logs)
     broken = {each.invariant for each in violations}
     held = len({each.name for each in able} - watch.unjudged - broken)

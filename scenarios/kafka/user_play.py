@@ -34,7 +34,15 @@ from streamproof.scenarios.kafka.recording import SUFFIX, Recorded, read_recordi
 from streamproof.scenarios.scenario import AnyAction, Record, Send
 from streamproof.sim.trace import Event
 
-__all__ = ["CHANGELOG", "NotRunningError", "Played", "build", "instance_names", "play_application"]
+__all__ = [
+    "CHANGELOG",
+    "ApplicationRest",
+    "NotRunningError",
+    "Played",
+    "build",
+    "instance_names",
+    "play_application",
+]
 
 CHANGELOG = "-changelog"
 """How the name of a changelog ends."""
@@ -161,7 +169,7 @@ def play_application(
         sender = clients.serve_senders(file.topics)
         instances = _Instances(processes, broker, file, recording)
         nemesis = RealNemesis(instances, recording, instance_names(file))
-        rest = _Rest(file)
+        rest = ApplicationRest(file)
         director = RealDirector(
             timeline,
             nemesis,
@@ -314,7 +322,7 @@ class _Instances:
         )
 
 
-class _Rest(Rest):
+class ApplicationRest(Rest):
     """Whether an application of a user's own has processed and committed all its input.
 
     Args:
@@ -326,8 +334,8 @@ class _Rest(Rest):
         self._inputs = {each.topic for each in file.inputs if not each.global_table}
         # By group and partition, the committed offset.
         self._groups: dict[tuple[str, str], int] = {}
-        # By thread, the active tasks that it was given.
-        self._given: dict[str, set[str]] = {}
+        # A task that was revoked is nobody's until the next rebalance, and still has to run.
+        self._known: set[str] = set()
         self._written = time.monotonic()
 
     def see(self, event: Event) -> None:
@@ -340,23 +348,16 @@ class _Rest(Rest):
                 self._groups[group, partition] = offset
             return
         if event.kind == "thread.assigned":
-            self._given[event.actor] = set(event.attributes["active"])
-        elif event.kind in ("thread.died", "thread.stopped"):
-            self._given.pop(event.actor, None)
-        elif event.kind == "instance.crashed":
-            gone = [each for each in self._given if each.startswith(f"{event.actor}/")]
-            for each in gone:
-                del self._given[each]
+            self._known.update(event.attributes["active"], event.attributes["standby"])
         super().see(event)
 
     def is_reached(self, up: Iterable[str]) -> bool:
         """Whether all tasks run in these processes, nothing is left to commit, and all is quiet."""
-        tasks = {task for given in self._given.values() for task in given}
         running = {task for task, process in self._running.items() if process in set(up)}
         return (
             len(set(self._generations.values())) == 1
-            and bool(tasks)
-            and tasks <= running
+            and bool(self._known)
+            and self._known <= running
             and not self.behind()
             and time.monotonic() > self._written + QUIET_S
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ from streamproof.conformance.application_checks.fault_plans import draw_faults, 
 from streamproof.conformance.application_checks.log_comparison import compared, differences
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
 from streamproof.conformance.check_loader import checks_for
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.running_call import RunningCall
@@ -23,9 +25,11 @@ from streamproof.reports.verification import guarantee_of
 from streamproof.scenarios.kafka.application import RealRecord
 from streamproof.scenarios.kafka.application_file import ApplicationFile, read_application
 from streamproof.scenarios.kafka.recording import Recorded
-from streamproof.scenarios.kafka.user_play import NotRunningError, Played
+from streamproof.scenarios.kafka import user_play
+from streamproof.scenarios.kafka.user_play import ApplicationRest, NotRunningError, Played
 from streamproof.scenarios.scenario import Crash, Occurrence
 from streamproof.sim.invariants.judging import EVERYTHING_SEEN
+from streamproof.sim.trace import Event
 
 TEXT = """
 [application]
@@ -50,6 +54,11 @@ NOTHING_SEEN = Recorded(
     [made(0, "mine", "application.started", exactly_once=True)], EVERYTHING_SEEN
 )
 """A recording in which nothing happens after the start."""
+
+RIGHT_LOGS = {"out-0": [RealRecord(0, b"a", b"1", 0)]}
+
+RIGHT = Played(NOTHING_SEEN, RIGHT_LOGS, [], frozenset(), has_come_to_rest=True, behind="")
+"""A run that is right."""
 
 EXACTLY, AT_LEAST = "exactly-once", "at-least-once"
 
@@ -144,9 +153,34 @@ def test_only_an_instance_that_does_not_run_is_a_failure_of_the_application(
     found: list[str],
 ) -> None:
     """The run without faults was right; then the run with faults cannot be made."""
+    outcome = checked(path, monkeypatch, [RIGHT, error])
+
+    assert [each.requirement for each in outcome.findings] == found
+    assert bool(outcome.suite_error) == (not found)
+
+
+@pytest.mark.parametrize(
+    ("has_come_to_rest", "found"), [(False, ["APP-006"]), (True, ["TASK-008"])]
+)
+def test_an_application_that_is_stuck_is_not_taken_for_a_mistake_of_kafka(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, has_come_to_rest: bool, found: list[str]
+) -> None:
+    """A task that runs nowhere is a mistake of Kafka if the application has come to rest."""
+    nowhere = Recorded(
+        [made(0, "mine", "application.started", exactly_once=True, tasks=["0_0"])], EVERYTHING_SEEN
+    )
+    after = RIGHT._replace(recorded=nowhere, has_come_to_rest=has_come_to_rest)
+    outcome = checked(path, monkeypatch, [RIGHT, after])
+
+    assert [each.requirement for each in outcome.findings] == found
+
+
+def checked(
+    path: Path, monkeypatch: pytest.MonkeyPatch, plays: Sequence[Played | UsageError]
+) -> CheckOutcome:
+    """What the check finds if its runs come to this."""
     described(path, EXACTLY)
-    right = Played(NOTHING_SEEN, logs("1"), [], frozenset(), has_come_to_rest=True, behind="")
-    runs = iter([right, error])
+    runs = iter(plays)
 
     def play(*_: object) -> Played:
         played = next(runs)
@@ -158,11 +192,31 @@ def test_only_an_instance_that_does_not_run_is_a_failure_of_the_application(
     status = RunningCall(path.with_name("status"), create=True)
     check = checks_for(str(path))["fault.kills_and_restarts"]
     settings = Settings(profile="smoke")
-    run = CheckRun(check, load_subject(str(path)), settings, path.parent, status)
-    outcome = run_check(run)
+    return run_check(CheckRun(check, load_subject(str(path)), settings, path.parent, status))
 
-    assert [each.requirement for each in outcome.findings] == found
-    assert bool(outcome.suite_error) == (not found)
+
+def running(known: list[str], active: list[str]) -> Iterator[Event]:
+    """A thread is given tasks, of which some run after the rebalance."""
+    given = {"generation": 1, "standby": []}
+    yield made(0, "a/thread-1", "thread.assigned", active=known, **given)
+    for task in known:
+        yield made(1, "a/thread-1", "task.state", task=task, before="CREATED", after="RUNNING")
+    for task in sorted(set(known) - set(active)):
+        yield made(2, "a/thread-1", "task.state", task=task, before="RUNNING", after="CLOSED")
+    yield made(3, "a/thread-1", "thread.assigned", active=active, **given)
+
+
+@pytest.mark.parametrize(("active", "is_reached"), [(["0_0", "0_1"], True), (["0_0"], False)])
+def test_an_application_rests_only_while_all_its_tasks_run(
+    path: Path, monkeypatch: pytest.MonkeyPatch, active: list[str], *, is_reached: bool
+) -> None:
+    """A task that was revoked is given to nobody until the next rebalance."""
+    monkeypatch.setattr(user_play, "QUIET_S", -1.0)
+    rest = ApplicationRest(described(path, EXACTLY))
+    for each in running(["0_0", "0_1"], active):
+        rest.see(each)
+
+    assert rest.is_reached(["a"]) == is_reached
 
 
 def test_what_a_run_has_nothing_of_is_not_tried(path: Path) -> None:
