@@ -326,6 +326,11 @@ DEFECTS: dict[str, Defect] = {
         "KIP-834",
         topology="punctuated-count",
     ),
+    "restores-while-paused": Defect(
+        "The state updater goes on with the tasks of a paused thread.",
+        "TASK-065",
+        "KIP-834, KAFKA-14299",
+    ),
     "forgets-punctuations": Defect(
         "A commit leaves out tasks that have only punctuated since the last commit.",
         "TASK-066",

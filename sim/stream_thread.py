@@ -161,12 +161,14 @@ class StreamThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether all its active tasks run (Kafka: StreamThread.State.RUNNING)."""
-        return self.has_opened_all and all(
-            task.state is TaskState.RUNNING
-            for task in self.tasks.values()
-            if self.is_active(task.id)
-        )
+        """Whether all its active tasks run (Kafka: StreamThread.State.RUNNING).
+
+        A thread that stops does not run, however long it takes to leave the group.
+        """
+        if self._is_stopping or not self.has_opened_all:
+            return False
+        active = [task for task in self.tasks.values() if self.is_active(task.id)]
+        return all(task.state is TaskState.RUNNING for task in active)
 
     @property
     def active(self) -> list[StreamTask]:
@@ -438,9 +440,15 @@ class StreamThread:
             self._disk.discard_older(self.name)
 
     def _open_pending(self) -> Steps:
-        """Open the assigned tasks. A task whose directory is locked waits."""
+        """Open the assigned tasks. A task whose directory is locked waits.
+
+        A task without stores has no directory that it would have to lock.
+
+        Source: Kafka, StateManagerUtil#registerStateStores.
+        """
         for name, is_active in list(self._pending.items()):
-            if not self._disk.lock(name, self.name):
+            has_stores = name not in self._application.stateless
+            if has_stores and not self._disk.lock(name, self.name):
                 self._world.marks.sometimes("a task whose directory was taken waited")
                 if self._world.defect("drops-task-whose-lock-is-taken"):
                     del self._pending[name]

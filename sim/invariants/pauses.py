@@ -15,6 +15,8 @@ _WORK = {
     "task.processed": "processes a record",
     "record.dropped": "leaves a record out",
     "task.punctuated": "punctuates",
+    "restore.batch": "restores",
+    "update.batch": "updates its standby",
 }
 """What a task does, by kind of event."""
 
@@ -25,13 +27,13 @@ only between its rounds whether it is paused."""
 
 
 class PausedInstancesDoNothing(Invariant):
-    """A paused instance processes no record and calls no punctuator.
+    """A paused instance processes no record, calls no punctuator, and restores nothing.
 
     A round of a simulated thread takes no time, so a round that had begun ends in the same
     millisecond.
     """
 
-    name = "a paused instance neither processes nor punctuates"
+    name = "a paused instance neither processes nor punctuates nor restores"
     requirement = "TASK-065"
     situation = "an instance with a running task was paused"
     drawn_from: ClassVar = {"topologies": ["punctuated-count"], "kinds": ["hold"]}
@@ -53,9 +55,7 @@ class PausedInstancesDoNothing(Invariant):
             "instance.crashed": self._over,
             "instance.stopped": self._over,
             "task.state": self._state,
-            "task.processed": self._works,
-            "record.dropped": self._works,
-            "task.punctuated": self._works,
+            **dict.fromkeys(_WORK, self._works),
         }
 
     def _paused(self, event: Event) -> Iterator[str]:

@@ -100,6 +100,22 @@ def test_what_has_no_end_lasts_until_all_is_healed(tmp_path: Path) -> None:
     assert times(played(tmp_path, crash + start), "instance.started") == [0, 7_000]
 
 
+def test_nothing_is_cleaned_up_while_a_process_stops(tmp_path: Path) -> None:
+    """It has closed its tasks, and cannot leave the group before the network is there again."""
+    leaves = """state_cleanup_delay_ms = 2000
+group_membership_operation = "LEAVE_GROUP"
+"""
+    head = HEAD.replace("[[timeline]]", f"{leaves}[[timeline]]", 1)
+    cut = '[[timeline]]\ndo = "cut"\nat = 5000\ninstance = "instance-0"\nlasts_ms = 20000\n'
+    stop = '[[timeline]]\ndo = "stop"\nat = 5001\ninstance = "instance-0"\ndown_ms = 100\n'
+    scenario = scenario_of(tmp_path, cut + stop, head)
+    judged = play(scenario, next(iter(scenario.setups.values())))
+    assert judged.surprises == []
+    assert times(judged, "task.closed")[0] < 5100
+    assert times(judged, "thread.stopped")[0] > 25_000
+    assert times(judged, "state.cleaned") == []
+
+
 def test_what_waits_for_an_event_comes_right_after_it(tmp_path: Path) -> None:
     """After the step in which it was, and before anything else happens."""
     judged = played(
