@@ -22,10 +22,10 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.errors import UsageError
 from streamproof.reports.verification import guarantee_of
+from streamproof.scenarios.kafka import user_play
 from streamproof.scenarios.kafka.application import RealRecord
 from streamproof.scenarios.kafka.application_file import ApplicationFile, read_application
 from streamproof.scenarios.kafka.recording import Recorded
-from streamproof.scenarios.kafka import user_play
 from streamproof.scenarios.kafka.user_play import ApplicationRest, NotRunningError, Played
 from streamproof.scenarios.scenario import Crash, Occurrence
 from streamproof.sim.invariants.judging import EVERYTHING_SEEN
