@@ -15,11 +15,14 @@ _WORK = {
     "task.processed": "processes a record",
     "record.dropped": "leaves a record out",
     "task.punctuated": "punctuates",
-    "restore.batch": "restores",
-    "update.batch": "updates its standby",
 }
 """What a task does, by kind of event."""
 
+_RESTORATION = {"restore.batch": "restores", "update.batch": "updates its standby"}
+"""What the state updater does with a task."""
+
+_STARTS = ("restore.start", "update.start")
+_ENDS = ("restore.end", "restore.suspended", "update.suspended")
 
 ROUND_MS = 1_000
 """How long a round of a thread of Kafka takes at most that has begun before a pause: a thread asks
@@ -30,7 +33,7 @@ class PausedInstancesDoNothing(Invariant):
     """A paused instance processes no record, calls no punctuator, and restores nothing.
 
     A round of a simulated thread takes no time, so a round that had begun ends in the same
-    millisecond.
+    millisecond. To apply a batch takes time, so the last one before a pause may end within it.
     """
 
     name = "a paused instance neither processes nor punctuates nor restores"
@@ -44,6 +47,10 @@ class PausedInstancesDoNothing(Invariant):
         self._since: dict[str, int] = {}
         # By process, its running tasks.
         self._running: dict[str, set[str]] = {}
+        # By process, the changelogs that it restores; and those of which a batch may be applied
+        # since before the pause.
+        self._restoring: dict[str, set[str]] = {}
+        self._under_way: dict[str, set[str]] = {}
         self._round_ms = ROUND_MS if history.of_kafka else 0
 
     @property
@@ -56,11 +63,15 @@ class PausedInstancesDoNothing(Invariant):
             "instance.stopped": self._over,
             "task.state": self._state,
             **dict.fromkeys(_WORK, self._works),
+            **dict.fromkeys(_STARTS, self._starts),
+            **dict.fromkeys(_ENDS, self._ends),
+            **dict.fromkeys(_RESTORATION, self._restores),
         }
 
     def _paused(self, event: Event) -> Iterator[str]:
         self._since[event.process] = event.time
         self.tried |= bool(self._running.get(event.process))
+        self._under_way[event.process] = set(self._restoring.get(event.process, ()))
         yield from ()
 
     def _went_on(self, event: Event) -> Iterator[str]:
@@ -73,6 +84,7 @@ class PausedInstancesDoNothing(Invariant):
         self._since.pop(event.process, None)
         if event.kind != "instance.resumed":
             self._running.pop(event.process, None)
+            self._restoring.pop(event.process, None)
         yield from ()
 
     def _state(self, event: Event) -> Iterator[str]:
@@ -83,10 +95,27 @@ class PausedInstancesDoNothing(Invariant):
             running.discard(event.task)
         yield from ()
 
+    def _starts(self, event: Event) -> Iterable[str]:
+        self._restoring.setdefault(event.process, set()).add(event.partition)
+        return ()
+
+    def _ends(self, event: Event) -> Iterable[str]:
+        self._restoring.get(event.process, set()).discard(event.partition)
+        return ()
+
+    def _restores(self, event: Event) -> Iterable[str]:
+        since = self._since.get(event.process)
+        under_way = self._under_way.get(event.process, set())
+        if since is None or event.partition in under_way:
+            under_way.discard(event.partition)
+            return ()
+        return [self._found(event, _RESTORATION[event.kind], since)]
+
     def _works(self, event: Event) -> Iterable[str]:
         since = self._since.get(event.process) if self._since else None
         if since is None or event.time <= since + self._round_ms:
             return ()
-        return [
-            f"task {event.task} {_WORK[event.kind]}, but {event.process} is paused since {since} ms"
-        ]
+        return [self._found(event, _WORK[event.kind], since)]
+
+    def _found(self, event: Event, what: str, since: int) -> str:
+        return f"task {event.task} {what}, but {event.process} is paused since {since} ms"

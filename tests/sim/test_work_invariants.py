@@ -119,6 +119,32 @@ def test_a_pause_without_a_task_says_nothing() -> None:
     assert found(PausedInstancesDoNothing, PAUSED) == ([], False)
 
 
+RESTORES = [("restore.start", "restore.batch"), ("update.start", "update.batch")]
+
+
+@pytest.mark.parametrize(("start", "batch"), RESTORES)
+def test_a_paused_instance_restores_no_batch_but_the_one_under_way(start: str, batch: str) -> None:
+    """The round of the state updater goes on to its end, and the next one must not begin."""
+    where = {"task": "0_0", "partition": "log-0"}
+    begins, applies = (1, start, where), (20, batch, where)
+    under_way = [begins, (2, batch, where), PAUSED, applies]
+    assert found(PausedInstancesDoNothing, *under_way)[0] == []
+    assert len(found(PausedInstancesDoNothing, *under_way, applies)[0]) == 1
+    resumed = 15, "instance.resumed", {}
+    assert found(PausedInstancesDoNothing, *under_way, resumed, applies, applies)[0] == []
+
+
+@pytest.mark.parametrize(("start", "batch"), RESTORES)
+def test_a_task_that_comes_during_a_pause_is_not_restored(start: str, batch: str) -> None:
+    """Not even by one round (KAFKA-14299)."""
+    where = {"task": "0_0", "partition": "log-0"}
+    late = [PAUSED, (12, start, where), (20, batch, where)]
+    assert len(found(PausedInstancesDoNothing, *late)[0]) == 1
+    over = (2, "restore.end" if start == "restore.start" else "update.suspended", where)
+    again = [(1, start, where), over, *late]
+    assert len(found(PausedInstancesDoNothing, *again)[0]) == 1
+
+
 @pytest.mark.parametrize("work", [processes, punctuates])
 def test_a_commit_names_all_tasks_that_did_something(work: Any) -> None:
     """And only what was done since the last commit."""
