@@ -21,7 +21,7 @@ __all__ = ["Log", "LogHistory", "LogRecord", "LogsUnknownError", "UnknownLogs"]
 
 FAULTS = (
     "instance.crashed",
-    "instance.paused",
+    "instance.stood_still",
     "network.cut",
     "network.request_held",
     "network.reply_lost",

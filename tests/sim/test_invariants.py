@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hand_made_events import made
 
 from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantError, Watch
 from streamproof.sim.invariants.contents import (
@@ -446,6 +447,16 @@ def test_nothing_is_left_to_commit_after_a_reset_to_the_end(
         ("input.reset", reset),
     ]
     assert len(found(CommittedInputWasProcessed, *events, of_kafka=of_kafka)) == count
+
+
+@pytest.mark.parametrize(("kind", "is_fault"), [("stood_still", True), ("paused", False)])
+def test_a_process_that_stands_still_is_a_fault_and_one_that_holds_its_work_is_not(
+    kind: str, *, is_fault: bool
+) -> None:
+    """The group may go on without the former, whose tasks start over elsewhere."""
+    history = LogHistory(exactly_once=False)
+    history.see(made(0, "a", f"instance.{kind}"))
+    assert history.has_failed == is_fault
 
 
 @pytest.mark.parametrize(
