@@ -17,6 +17,8 @@ from streamproof.conformance.settings import LIMITS, Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.sim.plan_space import PlanSpace
 
+pytestmark = pytest.mark.usefixtures("programs_not_run")
+
 CHECKS = load_checks("runtime")
 
 

@@ -38,6 +38,8 @@ import bad_sessions  # noqa: F401 - it adds to BROKEN
 from bad_windows import BROKEN
 from dict_windows import CAPABILITIES, DictDuplicates, DictSessions, DictStore, DictWindows
 
+pytestmark = pytest.mark.usefixtures("programs_not_run")
+
 CATALOGUE = load_catalogue()
 AREAS = ("WIN", "SESS")
 CHECKS = {
