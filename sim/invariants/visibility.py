@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.network import REQUEST_TIMEOUT_MS
 from streamproof.sim.trace import Event
 from streamproof.sim.updater_metrics import RATIOS
 
@@ -223,7 +224,8 @@ class StandbyKeepsUp(Invariant):
         self._next: dict[tuple[str, str], int] = {}
         # By input, its committed offsets; each with the time.
         self._committed: dict[str, list[tuple[int, int]]] = {}
-        # By process, since when its updaters have had nothing but standbys.
+        # By process, since when its updaters have had nothing but standbys, and have waited for no
+        # request that was lost.
         self._since: dict[str, int] = {}
 
     @property
@@ -232,6 +234,7 @@ class StandbyKeepsUp(Invariant):
         restores = ("restore.start", "restore.batch", "restore.end", "restore.suspended")
         return {
             **dict.fromkeys((*restarts, *restores), self._restart),
+            **dict.fromkeys(("network.request_lost", "network.reply_lost"), self._lose),
             "application.started": self._configure,
             "offsets.committed": self._commit,
             "update.start": self._start,
@@ -251,7 +254,12 @@ class StandbyKeepsUp(Invariant):
         return ()
 
     def _restart(self, event: Event) -> Iterable[str]:
-        self._since[event.process] = event.time
+        self._since[event.process] = max(event.time, self._since.get(event.process, 0))
+        return ()
+
+    def _lose(self, event: Event) -> Iterable[str]:
+        # No other fetch is sent before the time of this one is over.
+        self._since[event.process] = event.time + REQUEST_TIMEOUT_MS
         return ()
 
     def _commit(self, event: Event) -> Iterable[str]:

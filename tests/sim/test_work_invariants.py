@@ -388,13 +388,24 @@ def test_a_restoring_task_is_closed_cleanly(
 
 
 @pytest.mark.parametrize(
-    ("committed_at", "applied", "restored_at", "count"),
-    [(0, 0, 0, 1), (0, 1, 0, 0), (15_000, 0, 0, 0), (0, 0, 15_000, 0)],
+    ("committed_at", "applied", "held_up", "count"),
+    [
+        (0, 0, (0, "restore.end"), 1),
+        (0, 1, (0, "restore.end"), 0),
+        (35_000, 0, (0, "restore.end"), 0),
+        (0, 0, (35_000, "restore.end"), 0),
+        (0, 0, (15_000, "restore.end"), 1),
+        (0, 0, (15_000, "network.reply_lost"), 0),
+        (0, 0, (100, "network.request_lost"), 1),
+    ],
 )
 def test_a_standby_keeps_up_with_its_input(
-    committed_at: int, applied: int, restored_at: int, count: int
+    committed_at: int, applied: int, held_up: tuple[int, str], count: int
 ) -> None:
-    """It gets what was committed long before, unless its updater has just restored a task."""
+    """It gets what was committed long before, unless its updater has just restored a task.
+
+    After a loss in the network, the updater waits for a reply until the request times out.
+    """
     row = {"actor": "brokers", "partition": "in-0", "key": b"k", "value": b"v"}
     more = {"timestamp": 0, "producer": -1, "transactional": False}
     updater = {"actor": "a/updater-0", "task": "0_0", "partition": "in-0"}
@@ -404,8 +415,8 @@ def test_a_standby_keeps_up_with_its_input(
         (0, "update.start", {**updater, "start": 0}),
         (1, "update.batch", {**updater, "offset": applied, "is_input": True, "records": 1}),
         (committed_at, "offsets.committed", {"offsets": {"in-0": 2}}),
-        (restored_at, "restore.end", {**updater, "partition": "log-0", "total": 1}),
-        (20_000, "thread.metrics", {}),
+        (*held_up, {**updater, "partition": "log-0", "total": 1, "what": "fetch"}),
+        (42_000, "thread.metrics", {}),
     ]
     watch = Watch([StandbyKeepsUp], exactly_once=False)
     for number, (time, kind, given) in enumerate(events):
