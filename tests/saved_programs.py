@@ -43,6 +43,7 @@ UNSURE = {
     "offsets_of_all_stores_together": "the store goes through a set, whose order differs each time",
     "offsets_in_a_write_before_rows": "threads of RocksDB have to flush between two writes",
     "restored_in_any_order": "the store draws the order at random",
+    "segments_deleted_in_place": "the file system orders the files that are deleted",
     "unclean_stop_unnoticed": "threads of RocksDB have to flush what is not committed",
 }
 """Mutants whose program cannot make sure that it shows the failure, each with the reason."""
