@@ -8,9 +8,10 @@ made run beside it, and must keep the requirement.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -116,7 +117,8 @@ class GroupRun:
         everything: whether to run all checks that apply to a mutant, not only those of its
             requirement.
         with_right: whether to run the correct counterparts at all.
-        narrowed: the names of the only checks to run; empty for all checks of the requirements.
+        narrowed: by subject, the names of the only checks to run; without an entry, all checks of
+            the requirements.
     """
 
     def __init__(
@@ -126,7 +128,7 @@ class GroupRun:
         *,
         everything: bool = False,
         with_right: bool = True,
-        narrowed: Collection[str] = (),
+        narrowed: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         self.mutants = mutants
         self.settings = settings
@@ -183,7 +185,7 @@ class GroupRun:
 
     def _checks(self, subject: str, requirement: Requirement) -> list[str]:
         names = checks_of(requirement, subject, self.capabilities[subject])
-        return [each for each in names if not self._narrowed or each in self._narrowed]
+        return [each for each in names if each in self._narrowed.get(subject, names)]
 
     def _applicable(self, mutant: Mutant) -> list[Requirement]:
         return applicable(

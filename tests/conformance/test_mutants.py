@@ -6,9 +6,10 @@ That no right one is: see test_right_counterparts.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ class Runs:
         self._settings = structs.replace(SETTINGS, spec=first.spec, guarantee=first.guarantee)
         self.search = self._run("search", group, shrinks=False)
         caught = [each for each in group if is_caught(self.search, each)]
-        found_by = {self.search.trying(each).by for each in caught}
+        found_by = {each.subject: {self.search.trying(each).by} for each in caught}
         smoke = self._run("smoke", caught, narrowed=found_by)
         # A mutant that depends on threads may be caught once, and not the next time.
         self._narrowed = {
@@ -91,7 +92,8 @@ class Runs:
         likely = CAUGHT_BY.get(mutant.name)
         for check in sorted(checks, key=lambda each: each != likely):
             name = f"{mutant.name}-{check}"
-            run = self._run(name, [mutant], profile="quick", narrowed={check}, with_right=True)
+            narrowed = dict.fromkeys((mutant.subject, *mutant.right), (check,))
+            run = self._run(name, [mutant], profile="quick", narrowed=narrowed, with_right=True)
             if is_caught(run, mutant):
                 break
         return run
@@ -101,7 +103,7 @@ class Runs:
         name: str,
         mutants: Sequence[Mutant],
         *,
-        narrowed: Collection[str] = (),
+        narrowed: Mapping[str, Collection[str]] = MappingProxyType({}),
         with_right: bool = False,
         **settings: Any,
     ) -> GroupRun:
