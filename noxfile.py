@@ -64,8 +64,13 @@ WORKERS = min(4, (os.cpu_count() or 1) + 1)
 """Tests that run at a time: one more than cores, since many wait for a process of their own to
 start, to hang or to die. More than a few would only wait for each other."""
 
-SIDE_BY_SIDE = (f"--numprocesses={WORKERS}", "--dist=worksteal", "--durations=25")
-"""Neighbours stay together, because they share what takes long to make."""
+LONG_WORKERS = WORKERS + 1
+"""Long tests that run at a time: more of them wait, for brokers and for JVMs."""
+
+
+def side_by_side(workers: int) -> tuple[str, ...]:
+    """Options of pytest. Neighbours stay together, because they share what takes long to make."""
+    return f"--numprocesses={workers}", "--dist=worksteal", "--durations=25"
 
 
 MEMORY_NEEDED_BYTES = 2 * 1024**3
@@ -83,7 +88,7 @@ def memory_file_system() -> Path | None:
 def tests(session: nox.Session) -> None:
     """Run the tests that answer soon, or with arguments, pass these to pytest."""
     install(session, "test", "examples", extras=EVERY_EXTRA)
-    arguments = session.posargs or (*SIDE_BY_SIDE, "-m", "not full")
+    arguments = session.posargs or (*side_by_side(WORKERS), "-m", "not full")
     with TemporaryDirectory(dir=memory_file_system()) as temporary:
         session.run(
             *(f"{session.bin}/pytest", "--hypothesis-profile=ci"),
@@ -94,7 +99,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def tests_full(session: nox.Session) -> None:
     """Run the long tests; tests/long_tests.toml says what covers each in the session `tests`."""
-    session.notify("tests", [*SIDE_BY_SIDE, "-m", "full", *session.posargs])
+    session.notify("tests", [*side_by_side(LONG_WORKERS), "-m", "full", *session.posargs])
 
 
 @nox.session
@@ -103,7 +108,7 @@ def coverage(session: nox.Session) -> None:
     install(session, "test", "examples", extras=EVERY_EXTRA)
     session.run("coverage", "erase")
     pytest = f"{session.bin}/pytest"
-    session.run("coverage", "run", pytest, "--hypothesis-profile=ci", *SIDE_BY_SIDE)
+    session.run("coverage", "run", pytest, "--hypothesis-profile=ci", *side_by_side(WORKERS))
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
