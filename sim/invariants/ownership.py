@@ -156,7 +156,8 @@ class AssignedTasksAreKept(Invariant):
 class OneHolderInAProcess(Invariant):
     """A task is open in at most one thread of a process, by the lock of its directory.
 
-    Kafka takes no lock for a task without stores (StateManagerUtil#registerStateStores).
+    Kafka takes no lock for a task without stores (StateManagerUtil#registerStateStores), nor in an
+    application without persistent stores (StateDirectory#lock).
     """
 
     name = "a task is open in one thread of a process at a time"
@@ -168,7 +169,8 @@ class OneHolderInAProcess(Invariant):
         self._open: dict[tuple[str, str], str] = {}
         # By process and task, the thread that opened it last.
         self._last: dict[tuple[str, str], str] = {}
-        self._with_stores: set[str] = set()
+        # The tasks with persistent stores.
+        self._locked: set[str] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -180,7 +182,8 @@ class OneHolderInAProcess(Invariant):
         }
 
     def _store(self, event: Event) -> Iterable[str]:
-        self._with_stores.add(event.task)
+        if event.attributes["persistent"]:
+            self._locked.add(event.task)
         return ()
 
     def _state(self, event: Event) -> Iterator[str]:
@@ -191,7 +194,7 @@ class OneHolderInAProcess(Invariant):
             self._open.pop(here, None)
         elif after in ("RESTORING", "RUNNING"):
             holder = self._open.setdefault(here, event.actor)
-            is_locked = event.task in self._with_stores
+            is_locked = event.task in self._locked
             self.tried |= is_locked and self._last.get(here, event.actor) != event.actor
             self._last[here] = event.actor
             if is_locked and holder != event.actor:

@@ -594,15 +594,17 @@ def test_owners_follow_each_other() -> None:
 def test_one_holder_in_a_process() -> None:
     """Another thread may have it after it was closed, and another process at any time.
 
-    A task without stores has no lock: a thread that has lost it may not know that yet.
+    A task without stores on the disk has no lock: a thread that has lost it may not know that yet.
     """
     sibling = "a/thread-1"
-    store: Happens = ("store.opened", {"actor": A, "task": "0_0"})
+    store: Happens = ("store.opened", {"actor": A, "task": "0_0", "persistent": True})
+    in_memory: Happens = ("store.opened", {"actor": A, "task": "0_0", "persistent": False})
     opened, closed = state("RESTORING"), state("CLOSED")
     assert found(OneHolderInAProcess, store, opened, state("RESTORING", B)) == []
     assert found(OneHolderInAProcess, store, opened, closed, state("RESTORING", sibling)) == []
     assert len(found(OneHolderInAProcess, store, opened, state("RESTORING", sibling))) == 1
     assert found(OneHolderInAProcess, opened, state("RESTORING", sibling)) == []
+    assert found(OneHolderInAProcess, in_memory, opened, state("RESTORING", sibling)) == []
     crashed: Happens = ("instance.crashed", {"actor": "a"})
     assert found(OneHolderInAProcess, store, opened, crashed, state("RESTORING", sibling)) == []
 
