@@ -18,6 +18,7 @@ from streamproof.sim.invariants.global_stores import GlobalStoresEqualTheirTopic
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.punctuated_writes import PunctuatedWritesHaveTheirTime
 from streamproof.sim.invariants.punctuation_schedules import PunctuationsKeepTheirSchedule
+from streamproof.sim.invariants.reports import OpenTasksAreReported
 from streamproof.sim.invariants.restoring_tasks import RestoringTasksAreClosedCleanly
 from streamproof.sim.invariants.state_directories import NothingIsCleanedWhileRestoring
 from streamproof.sim.invariants.store_formats import PreparedStoresAreBuilt
@@ -427,6 +428,21 @@ def test_a_standby_keeps_up_with_its_input(
             )
         )
     assert len(watch.end()) == count
+
+
+@pytest.mark.parametrize(("of_kafka", "total"), [(False, 0), (True, 10)])
+def test_a_store_in_memory_counts_in_a_report_of_kafka(*, of_kafka: bool, total: int) -> None:
+    """The simulated runtime reports what a task has on its disk."""
+    store = {"task": "0_0", "partition": "log-0"}
+    events: list[Happens] = [
+        (0, "store.opened", {**store, "persistent": False}),
+        (0, "task.state", {"task": "0_0", "before": "CREATED", "after": "RESTORING"}),
+        (1, "store.restored", {**store, "offset": 9, "records": 10}),
+    ]
+    for reported in (0, 10):
+        report = 2, "thread.subscribed", {"used": 11, "sums": {"0_0": reported}}
+        messages, _ = found(OpenTasksAreReported, *events, report, of_kafka=of_kafka)
+        assert len(messages) == (reported != total)
 
 
 def test_a_batch_that_overtook_another_one_ends_nothing() -> None:
