@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from streamproof.sim.decisions.lag import LATEST_OFFSET
 from streamproof.sim.invariants import Invariant, Watch
 from streamproof.sim.invariants.append_order import AppendsKeepTheirOrder
+from streamproof.sim.invariants.assignments import MembersReportWhatTheyHave
 from streamproof.sim.invariants.commits import (
     AppliedRecordsAreCommitted,
     CommitsCarryEverything,
@@ -443,6 +445,16 @@ def test_a_store_in_memory_counts_in_a_report_of_kafka(*, of_kafka: bool, total:
         report = 2, "thread.subscribed", {"used": 11, "sums": {"0_0": reported}}
         messages, _ = found(OpenTasksAreReported, *events, report, of_kafka=of_kafka)
         assert len(messages) == (reported != total)
+
+
+def test_a_thread_reports_that_its_own_task_runs() -> None:
+    """Another thread of the process may close the task later, because it has just lost it."""
+    other = {"task": "0_0", "actor": "a/thread-1"}
+    closed = 2, "task.state", {**other, "before": "SUSPENDED", "after": "CLOSED"}
+    report = 3, "thread.subscribed", {"used": 11, "sums": {"0_0": LATEST_OFFSET}}
+    assert found(MembersReportWhatTheyHave, runs(), closed, report)[0] == []
+    opened = 2, "task.state", {**other, "before": "RESTORING", "after": "RUNNING"}
+    assert len(found(MembersReportWhatTheyHave, opened, report)[0]) == 1
 
 
 def test_a_batch_that_overtook_another_one_ends_nothing() -> None:
