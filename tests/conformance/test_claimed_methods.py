@@ -24,8 +24,6 @@ sys.path.append(str(SUBJECTS))
 from dict_windows import DictDuplicates, DictSessions, DictStore, DictWindows
 from one_key_stores import OneKeyStore
 
-pytestmark = pytest.mark.usefixtures("programs_not_run")
-
 STORES = SUBJECTS / "one_key_stores.py"
 ONE_KEY = replace(Capabilities(kind="window"), scan=False, ranges=False, reverse=False)
 CLAIMS = ("scan", "ranges", "reverse", "neither scan nor ranges")

@@ -33,8 +33,6 @@ import bad_file_upgrades  # noqa: F401 - importing it registers its stores
 from bad_file_stores import WRONG
 from file_store import FileStore, FileStoreOfOldPositions, InPlaceFileStore
 
-pytestmark = pytest.mark.usefixtures("programs_not_run")
-
 CATALOGUE = load_catalogue()
 AREAS = ("TS", "POS", "LISTEN", "UPGRADE", "METRIC")
 NOT_IN_FILES = {"window", "session", "retention_ms", "change_logging", "read_only_views"}

@@ -56,8 +56,6 @@ from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 
-pytestmark = pytest.mark.usefixtures("programs_not_run")
-
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS = "streamproof.conformance.mutants"
 GUARANTEES: tuple[Guarantee, ...] = ("exactly-once", "at-least-once")

@@ -35,8 +35,6 @@ from streamproof.sim.topologies import ORDINARY_TOPOLOGIES, TOPOLOGIES
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world_plan import Plan
 
-pytestmark = pytest.mark.usefixtures("programs_not_run")
-
 CHECKS = load_checks("runtime")
 SWARM = ["swarm.aggregations", "swarm.joins", "swarm.pipelines"]
 
