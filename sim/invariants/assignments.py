@@ -273,8 +273,8 @@ class MembersReportWhatTheyHave(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._changelogs: dict[str, Sequence[str]] = {}
-        # By process and open task, its state.
-        self._open: dict[tuple[str, str], str] = {}
+        # By process, its open tasks.
+        self._open: set[tuple[str, str]] = set()
         # By process and closed task, the sum that was reported for it.
         self._said: dict[tuple[str, str], int] = {}
         # By process and task that is being opened, the offsets that its stores had.
@@ -300,8 +300,6 @@ class MembersReportWhatTheyHave(Invariant):
     def _subscribed(self, event: Event) -> Iterator[str]:
         process = event.process
         for task, total in event.attributes["sums"].items():
-            here = process, task
-            state = self._open.get(here)
             if total == LATEST_OFFSET:
                 # Another thread of the process may have the task, too, until it closes it.
                 if self.history.copies.states.get((event.actor, task)) != "RUNNING":
@@ -315,16 +313,16 @@ class MembersReportWhatTheyHave(Invariant):
                     f"{event.actor} reports the offset sum {total} for task {task}, "
                     f"but the ends of its changelogs add up to {end}"
                 )
-            if state is None:
-                self._said[here] = total
+            if (process, task) not in self._open:
+                self._said[process, task] = total
 
     def _state(self, event: Event) -> Iterator[str]:
         here = event.process, event.task
         after = event.attributes["after"]
         if after == "CLOSED":
-            self._open.pop(here, None)
+            self._open.discard(here)
         else:
-            self._open[here] = after
+            self._open.add(here)
         if after == "RESTORING":
             total = sum(self._found.pop(here, {}).values())
             self.tried |= here in self._said
@@ -349,7 +347,8 @@ class MembersReportWhatTheyHave(Invariant):
         yield from ()
 
     def _gone(self, event: Event) -> Iterator[str]:
-        for places in (self._open, self._said, self._found):
+        self._open = {each for each in self._open if each[0] != event.actor}
+        for places in (self._said, self._found):
             for here in [each for each in places if each[0] == event.actor]:
                 del places[here]
         yield from ()

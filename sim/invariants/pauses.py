@@ -23,6 +23,7 @@ _RESTORATION = {"restore.batch": "restores", "update.batch": "updates its standb
 
 _STARTS = ("restore.start", "update.start")
 _ENDS = ("restore.end", "restore.suspended", "update.suspended")
+"""When the state updater begins with a changelog, and when it has done with it."""
 
 ROUND_MS = 1_000
 """How long a round of a thread of Kafka takes at most that has begun before a pause: a thread asks
@@ -105,9 +106,11 @@ class PausedInstancesDoNothing(Invariant):
 
     def _restores(self, event: Event) -> Iterable[str]:
         since = self._since.get(event.process)
-        under_way = self._under_way.get(event.process, set())
-        if since is None or event.partition in under_way:
-            under_way.discard(event.partition)
+        if since is None:
+            return ()
+        under_way = self._under_way[event.process]
+        if event.partition in under_way:
+            under_way.remove(event.partition)
             return ()
         return [self._found(event, _RESTORATION[event.kind], since)]
 
