@@ -181,7 +181,9 @@ class _Trial:
             found = played.behind or "a task that does not run, or output without an end"
             silence = f"{self._file.application.rests_s:g} s of silence"
             patience = f"given up after {silence}, or five times as long"
-            self._record(tried, "APP-006", "stuck", (RUNS_AGAIN, f"{found}; {patience}"))
+            errors = "".join(f"\n  {each}" for each in played.errors)
+            wrote = f". The instances wrote these errors:{errors}" if errors else ""
+            self._record(tried, "APP-006", "stuck", (RUNS_AGAIN, f"{found}; {patience}{wrote}"))
 
     def _judge_logs(self, played: Played, tried: _Faults) -> None:
         if not played.has_come_to_rest:

@@ -115,6 +115,10 @@ class RealProcess:
         """Let a process that stands still go on (SIGCONT)."""
         self._popen.send_signal(signal.SIGCONT)
 
+    def errors(self) -> list[str]:
+        """The last errors that the process wrote, each as one line and once."""
+        return _errors(self.log.splitlines())
+
     def told(self) -> str:
         """What the process wrote last, for the end of an error; it says so if that is nothing.
 
@@ -123,10 +127,14 @@ class RealProcess:
         lines = self.log.splitlines()
         if not lines:
             return "It wrote nothing."
-        before = [each for each in lines[:-SHOWN_LINES] if ERROR.search(each)]
-        errors = list(dict.fromkeys(before))[-SHOWN_ERRORS:]
+        errors = _errors(lines[:-SHOWN_LINES])
         told = ["It wrote these errors:", *map(_indented, errors)] if errors else []
         return "\n".join([*told, "It wrote last:", *map(_indented, lines[-SHOWN_LINES:])])
+
+
+def _errors(lines: Sequence[str]) -> list[str]:
+    found = [each for each in lines if ERROR.search(each)]
+    return list(dict.fromkeys(found))[-SHOWN_ERRORS:]
 
 
 def _indented(line: str) -> str:

@@ -95,6 +95,7 @@ class Played(NamedTuple):
         undone: the numbers of the actions whose moment did not come.
         has_come_to_rest: whether it has processed all its input in the end.
         behind: the input that it has not processed, in words.
+        errors: the last errors that its processes wrote, each with the name of the instance.
     """
 
     recorded: Recorded
@@ -103,6 +104,7 @@ class Played(NamedTuple):
     undone: frozenset[int]
     has_come_to_rest: bool
     behind: str
+    errors: Sequence[str]
 
 
 def instance_names(file: ApplicationFile) -> list[str]:
@@ -186,9 +188,10 @@ def play_application(
         _require_claim(file, recorded)
         topics = [each.topic for each in file.outputs]
         logs = clients.read([*topics, *_changelogs(recorded)])
+        errors = instances.errors()
     undone = frozenset(each for each in director.undone if each < len(faults))
     rested, behind = director.has_come_to_rest, rest.behind()
-    return Played(recorded, logs, director.wrong, undone, rested, behind)
+    return Played(recorded, logs, director.wrong, undone, rested, behind, errors)
 
 
 def _sends(records: Sequence[tuple[str, Record]]) -> Iterable[Send]:
@@ -243,7 +246,7 @@ class _Instances:
         self._broker = broker
         self._file = file
         self._recording = recording
-        self._starts = 0
+        self._started: list[tuple[str, RealProcess]] = []
         # By process id: since when it must begin to run, and how long that may take; how much of
         # its recording is read; how it is.
         self._begun: dict[int, tuple[float, Patience]] = {}
@@ -270,10 +273,9 @@ class _Instances:
         before = environment.get(OPTIONS, os.environ.get(OPTIONS, ""))
         ours = [*FAST_START, recorder_option(self._recording, name)]
         environment[OPTIONS] = " ".join([before, *ours]).strip()
-        self._starts += 1
         try:
             process = self._processes.start(
-                f"{name}-start-{self._starts}",
+                f"{name}-start-{len(self._started) + 1}",
                 [filled(each) for each in application.command],
                 where=self._file.directory,
                 environment=environment,
@@ -283,6 +285,7 @@ class _Instances:
                 f"{self._file.path.name}: the command {application.command[0]!r} cannot be "
                 f"started: {error.strerror}."
             ) from error
+        self._started.append((name, process))
         self._begun[process.pid] = (time.monotonic(), Patience(application.starts_s))
         return process
 
@@ -307,6 +310,10 @@ class _Instances:
         if health == "starting" and patience.is_over(age_s, lambda: [process.pid]):
             raise NotRunningError(self._why_late(name, process))
         return health
+
+    def errors(self) -> list[str]:
+        """The last errors that the processes of the instances wrote, each with its instance."""
+        return [f"{name}: {each}" for name, process in self._started for each in process.errors()]
 
     def _why_late(self, name: str, process: RealProcess) -> str:
         begun = any(self._recording.glob(f"{process.pid}-*{SUFFIX}"))

@@ -57,7 +57,9 @@ NOTHING_SEEN = Recorded(
 
 RIGHT_LOGS = {"out-0": [RealRecord(0, b"a", b"1", 0)]}
 
-RIGHT = Played(NOTHING_SEEN, RIGHT_LOGS, [], frozenset(), has_come_to_rest=True, behind="")
+RIGHT = Played(
+    NOTHING_SEEN, RIGHT_LOGS, [], frozenset(), has_come_to_rest=True, behind="", errors=[]
+)
 """A run that is right."""
 
 EXACTLY, AT_LEAST = "exactly-once", "at-least-once"
@@ -173,6 +175,18 @@ def test_an_application_that_is_stuck_is_not_taken_for_a_mistake_of_kafka(
     outcome = checked(path, monkeypatch, [RIGHT, after])
 
     assert [each.requirement for each in outcome.findings] == found
+
+
+def test_a_stuck_application_is_shown_with_the_errors_that_it_wrote(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that ended alone is named nowhere else."""
+    error = 'instance-0: Exception in thread "reader" java.lang.IllegalStateException'
+    after = RIGHT._replace(has_come_to_rest=False, behind="orders-0 is behind", errors=[error])
+    (finding,) = checked(path, monkeypatch, [RIGHT, after]).findings
+
+    assert finding.found.startswith("orders-0 is behind; given up after ")
+    assert finding.found.endswith(f" The instances wrote these errors:\n  {error}")
 
 
 def checked(

@@ -71,7 +71,9 @@ class Runs:
         self._settings = structs.replace(SETTINGS, spec=first.spec, guarantee=first.guarantee)
         self.search = self._run("search", group, shrinks=False)
         caught = [each for each in group if is_caught(self.search, each)]
-        found_by = {each.subject: {self.search.trying(each).by} for each in caught}
+        # The check with the clearest program: one that needs no threads, if there is one.
+        failures = [self.search.result(each.subject, each.requirement)[1] for each in caught]
+        found_by = {each.subject: {each.check} for each in failures if each is not None}
         smoke = self._run("smoke", caught, narrowed=found_by)
         # A mutant that depends on threads may be caught once, and not the next time.
         self._narrowed = {

@@ -10,6 +10,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -39,12 +40,17 @@ final class UncommittedReader extends Thread {
     writes.put("transactional.id", "notices-" + ProcessHandle.current().pid());
     StringDeserializer read = new StringDeserializer();
     StringSerializer write = new StringSerializer();
-    try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(reads, read, read);
-        KafkaProducer<String, String> producer = new KafkaProducer<>(writes, write, write)) {
-      producer.initTransactions();
-      consumer.subscribe(List.of(Orders.TOTALS));
-      while (true) {
-        tell(consumer, producer);
+    while (true) {
+      // A client that has fallen out of its group begins again after what is committed.
+      try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(reads, read, read);
+          KafkaProducer<String, String> producer = new KafkaProducer<>(writes, write, write)) {
+        producer.initTransactions();
+        consumer.subscribe(List.of(Orders.TOTALS));
+        while (true) {
+          tell(consumer, producer);
+        }
+      } catch (KafkaException error) {
+        System.err.println("The reader begins again: " + error);
       }
     }
   }
