@@ -21,7 +21,7 @@ from streamproof.conformance.violations import Unusable, violation_of
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.observable import OF_BROKERS
 from streamproof.scenarios.kafka.real_search import Failure, confirmed, failures_of
-from streamproof.scenarios.kafka.real_settings import has_other_releases, needs_proxy, why_not
+from streamproof.scenarios.kafka.real_settings import has_other_releases, why_not, why_not_shared
 from streamproof.scenarios.kafka.real_worlds import FOUND, drawn_world, real_worlds_of
 from streamproof.scenarios.kafka.shared_broker import RealRun, SharedBroker
 from streamproof.scenarios.scenario import Crash, Scenario, Setup
@@ -82,7 +82,7 @@ def right_variants(release: str, *, exactly_once: bool) -> Iterator[tuple[Scenar
             # The names of partitions are others in worlds that share a broker, and a broker that
             # is shared cannot stand still.
             is_simple = (
-                not needs_proxy(scenario.file.timeline)
+                not why_not_shared(scenario.file.timeline)
                 and not has_other_releases(setup.plan)
                 and all(not each.partition and each.kind not in OF_BROKERS for each in moments)
             )

@@ -119,11 +119,17 @@ class Clients:
         self._classes = built / CLASSES
         self._clients = 0
 
-    def serve_senders(self, topics: Mapping[str, int]) -> Path:
+    def serve_senders(
+        self,
+        topics: Mapping[str, int],
+        placed: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ) -> Path:
         """Start a client that creates topics and then sends what it is given.
 
         Args:
             topics: the topics, each with a number of partitions.
+            placed: topics with one partition, each with the numbers of its brokers, the leader
+                first.
 
         Returns:
             The directory for what is to be sent; ``Sender.java`` says what its files have.
@@ -133,6 +139,7 @@ class Clients:
         """
         directory = self._processes.directory / "sender"
         wanted = [f"{topic}\t{number}" for topic, number in topics.items()]
+        wanted += [f"{each}\t1\t{','.join(map(str, on))}" for each, on in placed.items()]
         process = self._serve("serve", directory, *wanted)
         await_serving(directory, process)
         return directory

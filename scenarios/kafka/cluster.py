@@ -1,4 +1,4 @@
-"""A cluster of one real broker on this machine, or a cluster that is there already.
+"""A cluster of one or two real brokers on this machine, or a cluster that is there already.
 
 A broker needs a formatted directory, and takes long to load its classes. Both are prepared once
 for each release, in the user's cache: each start copies the directory, and maps the archive of
@@ -33,13 +33,18 @@ from streamproof.stores.jvm.java_tools import (
 from streamproof.stores.jvm.kafka_jars import BROKER, class_path_of, require_release
 
 __all__ = [
+    "COORDINATORS",
+    "ROLES",
+    "TWO_BROKERS",
     "WARNINGS_LOGGED",
     "Broker",
+    "coordinator_of",
     "free_ports",
     "is_ready",
     "require_cluster",
     "start_again",
     "start_broker",
+    "start_second",
 ]
 
 LOOPBACK = "127.0.0.1"
@@ -55,6 +60,11 @@ ANSWER_S = 5.0
 
 POLL_S = 0.03
 """The time between two questions to a broker that is coming up, in seconds."""
+
+MAIN = "kafka.Kafka"
+
+IDENTITY = "meta.properties"
+"""The file with the ids of a directory and of its cluster (Kafka, MetaPropertiesEnsemble)."""
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -82,6 +92,26 @@ SETTINGS = {
 """The settings of a broker that tests want: all else is as Kafka has it."""
 
 
+TWO_BROKERS = {
+    # All logs are on both. So the first one has all of them, which is recorded.
+    "default.replication.factor": "2",
+    # The controller misses a broker that was killed after this time.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "300",
+}
+"""The settings of the first of two brokers besides those of a single one."""
+
+COORDINATORS: Mapping[str, Sequence[int]] = {
+    "__consumer_offsets": (2, 1),
+    "__transaction_state": (2, 1),
+}
+"""The topics of the coordinators, each with the numbers of its brokers. The first of these leads,
+and has the coordinator."""
+
+ROLES: Mapping[str, int] = {"groups": 0, "transactions": 1}
+"""What is coordinated, each with its number in Kafka's protocol (``FindCoordinator``)."""
+
+
 class Broker(NamedTuple):
     """A broker that was started here.
 
@@ -91,6 +121,7 @@ class Broker(NamedTuple):
         process: the JVM.
         command: what has started it.
         address_of_instances: where instances reach it, if that is not the same.
+        controller: the port of the controller of its cluster.
     """
 
     address: str
@@ -98,6 +129,7 @@ class Broker(NamedTuple):
     process: RealProcess
     command: Sequence[str]
     address_of_instances: str
+    controller: int
 
 
 def start_broker(
@@ -138,6 +170,35 @@ def start_broker(
     return broker
 
 
+def start_second(processes: Processes, first: Broker) -> Broker:
+    """Start another broker in the cluster of one with the settings ``TWO_BROKERS``.
+
+    The first one has the controller. Topics as in ``COORDINATORS`` put the coordinators on the
+    second one.
+
+    Args:
+        processes: what it belongs to.
+        first: the other broker.
+
+    Raises:
+        UsageError: it does not come up; the message has the last lines of its log.
+    """
+    prepared = _prepared(first.release)
+    data, properties = processes.directory / "broker-2", processes.directory / "broker-2.properties"
+    data.mkdir()
+    cluster = re.search(r"(?m)^cluster\.id=.*", _identity(processes.directory / "broker"))
+    lines = ["version=1", "node.id=2", f"directory.id={_new_id()}", cluster[0] if cluster else ""]
+    (data / IDENTITY).write_text("".join(f"{each}\n" for each in lines), "utf-8")
+    port, _ = free_ports()
+    own = {"process.roles": "broker", "node.id": "2", "listeners": _joined({"PLAINTEXT": port})}
+    _write(properties, data, port, first.controller, {**TWO_BROKERS, **own})
+    words = [*_java(first.release, prepared, *shared_classes(prepared)), MAIN, str(properties)]
+    process, address = processes.start("broker-2", words), f"{LOOPBACK}:{port}"
+    second = Broker(address, first.release, process, words, address, first.controller)
+    _await(second, COMING_UP_S, brokers=2)
+    return second
+
+
 def _started(
     processes: Processes,
     prepared: Path,
@@ -160,27 +221,22 @@ def _started(
         controller,
         {**_listeners(port, controller, proxied or {}), **(settings or {})},
     )
-    words = [*command, "kafka.Kafka", str(properties)]
+    words = [*command, MAIN, str(properties)]
     address = f"{LOOPBACK}:{port}"
     instances = f"{LOOPBACK}:{proxied['INSTANCES'][1]}" if proxied else address
-    return Broker(address, release, processes.start("broker-0", words), words, instances)
+    process = processes.start("broker-0", words)
+    return Broker(address, release, process, words, instances, controller)
 
 
-def start_again(processes: Processes, broker: Broker, number: int) -> Broker:
-    """Start a broker that has ended on its directory and port, without waiting for it.
-
-    Args:
-        processes: what it belongs to.
-        broker: the broker.
-        number: how often it starts with this time.
-    """
-    return broker._replace(process=processes.start(f"broker-0-start-{number}", broker.command))
+def start_again(processes: Processes, second: Broker) -> Broker:
+    """Start a second broker that was killed on its directory and port, without waiting for it."""
+    return second._replace(process=processes.start("broker-2-again", second.command))
 
 
-def is_ready(address: str) -> bool:
-    """Whether a broker serves clients at an address."""
+def is_ready(address: str, brokers: int = 1) -> bool:
+    """Whether a broker serves clients at an address, and knows that so many brokers are ready."""
     try:
-        return _has_brokers(address)
+        return _brokers_of(address) >= brokers
     except OSError:
         # It does not listen yet.
         return False
@@ -216,7 +272,7 @@ def require_cluster(address: str) -> None:
             f"{LOOPBACK}:9092."
         )
     try:
-        if _has_brokers(address):
+        if _brokers_of(address):
             return
         reason = "it has no broker that is ready"
     except OSError as error:
@@ -247,7 +303,7 @@ def _format(release: str, building: Path) -> None:
     properties = building / "format.properties"
     _write(properties, building / "data", 9092, 9093, {})
     words = [*_java(release, building), "kafka.tools.StorageTool", "format"]
-    words += ["--cluster-id", _cluster_id(), "--config", str(properties)]
+    words += ["--cluster-id", _new_id(), "--config", str(properties)]
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, timeout=COMING_UP_S, cwd=building
     )
@@ -280,16 +336,20 @@ def _write(path: Path, data: Path, port: int, controller: int, settings: Mapping
     path.write_text("".join(lines), "utf-8")
 
 
-def _cluster_id() -> str:
+def _new_id() -> str:
     """A new id, as Kafka writes it."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _name_cluster(data: Path) -> None:
     """Give a copied directory a cluster of its own: clients of another world must not fit."""
-    path = data / "meta.properties"
-    text = path.read_text("utf-8")
-    path.write_text(re.sub(r"(?m)^cluster\.id=.*", f"cluster.id={_cluster_id()}", text), "utf-8")
+    text = re.sub(r"(?m)^cluster\.id=.*", f"cluster.id={_new_id()}", _identity(data))
+    (data / IDENTITY).write_text(text, "utf-8")
+
+
+def _identity(data: Path) -> str:
+    """What the directory of a broker says about whose it is."""
+    return (data / IDENTITY).read_text("utf-8")
 
 
 def free_ports(wanted: int | None = None) -> tuple[int, int]:
@@ -308,11 +368,11 @@ def free_ports(wanted: int | None = None) -> tuple[int, int]:
         return first.getsockname()[1], second.getsockname()[1]
 
 
-def _await(broker: Broker, patience_s: float) -> None:
+def _await(broker: Broker, patience_s: float, brokers: int = 1) -> None:
     """Wait until a broker serves clients; UsageError if it ends, or is not ready after so long."""
     deadline = time.monotonic() + patience_s
     while broker.process.is_running and time.monotonic() < deadline:
-        if is_ready(broker.address):
+        if is_ready(broker.address, brokers):
             return
         time.sleep(POLL_S)
     how = f"is not ready after {patience_s:g} s" if broker.process.is_running else "ended"
@@ -321,23 +381,55 @@ def _await(broker: Broker, patience_s: float) -> None:
     )
 
 
-def _has_brokers(address: str) -> bool:
-    """Whether a broker answers that its cluster has brokers that are ready.
+def _brokers_of(address: str) -> int:
+    """How many brokers are ready, as one of them answers.
 
     It asks for the metadata of no topic (API key 3, version 1, of Kafka's protocol guide). A
     broker that has not joined its cluster yet answers, too, and is not in the answer.
     """
+    # The body: an empty array.
+    answer = _answer(address, 3, struct.pack(">i", 0))
+    return int(struct.unpack_from(">i", answer)[0])
+
+
+def coordinator_of(address: str, role: str) -> int:
+    """The number of the broker that coordinates all that is of a role, as a broker answers.
+
+    This is -1 while there is none. (API key 10, version 1, of Kafka's protocol guide.)
+
+    Args:
+        address: the broker that is asked.
+        role: one of ``ROLES``.
+
+    Raises:
+        OSError: the broker does not answer.
+    """
+    name = b"any"
+    body = struct.pack(">h", len(name)) + name + struct.pack(">b", ROLES[role])
+    # How long the client is throttled, an error, and its message.
+    answer = _answer(address, 10, body)
+    error, length = struct.unpack_from(">hh", answer, 4)
+    return -1 if error else int(struct.unpack_from(">i", answer, 8 + max(length, 0))[0])
+
+
+def _answer(address: str, key: int, body: bytes) -> bytes:
+    """The body of the answer of a broker to a request in its version 1.
+
+    Raises:
+        OSError: the broker does not answer.
+    """
     host, _, port = address.rpartition(":")
     with closing(socket.create_connection((host.strip("[]"), int(port)), ANSWER_S)) as connection:
-        # The header: key, version, correlation id, no client id. The body: an empty array.
-        request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+        # The header: key, version, correlation id, no client id.
+        request = struct.pack(">hhih", key, 1, 1, -1) + body
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as answer:
-            # The size, the correlation id, and the number of brokers.
-            begin = answer.read(12)
-    if len(begin) < 12:
+            head = answer.read(8)
+            size, correlation = struct.unpack(">ii", head) if len(head) == 8 else (0, 1)
+            if correlation != 1:
+                raise ConnectionError("its answer is not one of Kafka")
+            # The correlation id is a part of the size.
+            text = answer.read(size - 4) if size > 4 else b""
+    if not text or len(text) < size - 4:
         raise ConnectionError("it closed the connection")
-    _, correlation, brokers = struct.unpack(">iii", begin)
-    if correlation != 1:
-        raise ConnectionError("its answer is not one of Kafka")
-    return bool(brokers > 0)
+    return text

@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka import proxy
-from streamproof.scenarios.kafka.cluster import COMING_UP_S, Broker, is_ready, start_again
+from streamproof.scenarios.kafka.cluster import Broker
+from streamproof.scenarios.kafka.moving_coordinators import MovingCoordinators
 from streamproof.scenarios.kafka.processes import TOLD_S, Processes
 from streamproof.scenarios.kafka.proxy import DISTURBED, NETWORK, ArmedFault
 from streamproof.scenarios.scenario import Fault
 
-__all__ = ["FAILED_OVER", "SITES", "Brokers", "start_proxy"]
+__all__ = ["FAILED_OVER", "SITES_OF_PROXY", "Brokers", "start_proxy"]
 
 FAILED_OVER = "broker.failed_over"
+"""The fault for which a second broker is killed, so that its coordinators move to the first one."""
 
-SITES = frozenset(
+SITES_OF_PROXY = frozenset(
     {
         "broker.marker_delayed",
-        FAILED_OVER,
         "network.late",
         "network.reply_lost",
         "network.request_lost",
         "network.slow",
     }
 )
-"""The faults of the simulator that a proxy and the nemesis can make."""
+"""The faults of the simulator that a proxy can make."""
 
 PROXY_S = 60.0
 """The most that a proxy may take to come up on a busy machine, in seconds."""
 
 POLL_S = 0.01
 """The time between two looks at a proxy that is coming up, in seconds."""
-
-ROLES = ("groups", "transactions")
-"""The coordinators on a broker."""
 
 
 def start_proxy(processes: Processes, recording: Path, targets: list[int]) -> list[int]:
@@ -65,41 +62,34 @@ def start_proxy(processes: Processes, recording: Path, targets: list[int]) -> li
 
 
 class Brokers:
-    """The broker of a world with the proxy before it. No call waits for a process.
+    """The brokers of a world, and the proxy before them. No call waits for a process.
 
     Args:
-        processes: what the broker belongs to.
-        broker: the broker.
+        broker: the broker that is recorded.
         recording: the directory for recordings.
-        tell: records an event, given its kind, its actor and its attributes.
+        coordinators: those that are to move, if any are.
     """
 
     def __init__(
-        self, processes: Processes, broker: Broker, recording: Path, tell: Callable[..., None]
+        self, broker: Broker, recording: Path, coordinators: MovingCoordinators | None = None
     ) -> None:
-        self._processes = processes
         self._broker = broker
         self._recording = recording
-        self._tell = tell
+        self._coordinators = coordinators
         self._commands: list[str] = []
         self._told_until = 0.0
-        self._back_until = 0.0
-        self._starts = 1
 
     @property
     def is_commanding(self) -> bool:
-        """Whether the proxy carries out a command."""
-        return bool(self._commands)
-
-    @property
-    def is_down(self) -> bool:
-        """Whether the broker is being started again."""
-        return self._back_until > 0
+        """Whether the proxy or a broker carries out a command."""
+        is_moving = self._coordinators is not None and self._coordinators.is_commanding
+        return bool(self._commands) or is_moving
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether a client has not noticed a loss yet, or a request is still held up."""
-        return (self._recording / DISTURBED).exists()
+        """Whether a loss was not noticed yet, a request is held up, or coordinators are away."""
+        are_away = self._coordinators is not None and self._coordinators.are_away
+        return are_away or (self._recording / DISTURBED).exists()
 
     def cut(self, name: str) -> None:
         """Separate an instance from the brokers: nothing passes in either direction."""
@@ -110,9 +100,9 @@ class Brokers:
         self._command(f"heal {name}")
 
     def arm(self, number: int, fault: Fault) -> None:
-        """Make a fault happen at its next passes; one of the broker happens now."""
-        if fault.site == FAILED_OVER:
-            self.fail_over()
+        """Make a fault happen at its next passes; one of a broker happens now."""
+        if fault.site == FAILED_OVER and self._coordinators is not None:
+            self._coordinators.move()
             (self._recording / f"fired-{number}").touch()
             return
         is_delay = fault.site in ("network.late", "network.slow", "broker.marker_delayed")
@@ -123,36 +113,18 @@ class Brokers:
         )
         self._command(f"fault {msgspec.json.encode(armed).decode()}")
 
-    def fail_over(self) -> None:
-        """Kill the broker (SIGKILL), and start it again on its directory and port."""
-        self._broker.process.kill()
-        for role in ROLES:
-            self._tell("coordinator.away", "brokers", what=role)
-        self._starts += 1
-        self._broker = start_again(self._processes, self._broker, self._starts)
-        self._back_until = time.monotonic() + COMING_UP_S
-
     def look(self) -> None:
-        """Take in what has become of the broker and of the proxy.
+        """Take in what has become of the brokers and of the proxy.
 
         Raises:
             UsageError: one of them has ended, or does not answer.
         """
-        self._look_at_the_broker()
-        self._look_at_the_proxy()
-
-    def _look_at_the_broker(self) -> None:
         process = self._broker.process
         if not process.is_running:
             raise UsageError(f"The broker ended by itself. {process.told()}")
-        if not self.is_down:
-            return
-        if is_ready(self._broker.address):
-            self._back_until = 0.0
-            for role in ROLES:
-                self._tell("coordinator.back", "brokers", what=role)
-        elif time.monotonic() > self._back_until:
-            raise UsageError(f"The broker did not come up again. {process.told()}")
+        if self._coordinators is not None:
+            self._coordinators.look()
+        self._look_at_the_proxy()
 
     def _look_at_the_proxy(self) -> None:
         if not self._commands:

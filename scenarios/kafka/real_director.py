@@ -228,9 +228,8 @@ class RealDirector:
     @property
     def _is_busy(self) -> bool:
         """Whether something is under way that takes no time in a simulation."""
-        brokers = self._brokers
-        is_so = brokers is not None and (brokers.is_down or brokers.is_commanding)
-        return self._nemesis.is_busy or is_so or bool(self._prompt)
+        is_commanding = self._brokers is not None and self._brokers.is_commanding
+        return self._nemesis.is_busy or is_commanding or bool(self._prompt)
 
     def _is_silent(self) -> bool:
         return time.monotonic() > self._moved + self._rest_s

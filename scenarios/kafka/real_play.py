@@ -8,8 +8,15 @@ from pathlib import Path
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.application import Application
-from streamproof.scenarios.kafka.cluster import free_ports, start_broker
+from streamproof.scenarios.kafka.cluster import (
+    COORDINATORS,
+    TWO_BROKERS,
+    free_ports,
+    start_broker,
+    start_second,
+)
 from streamproof.scenarios.kafka.cluster_faults import Brokers, start_proxy
+from streamproof.scenarios.kafka.moving_coordinators import MovingCoordinators
 from streamproof.scenarios.kafka.nemesis import ConfiguredInstances, Instances, RealNemesis
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
@@ -17,6 +24,7 @@ from streamproof.scenarios.kafka.real_settings import (
     SESSION,
     disks_of,
     has_other_releases,
+    moves_coordinators,
     needs_proxy,
     rest_of,
     restarts_of,
@@ -163,11 +171,17 @@ def _recorded(
         recording.mkdir()
         write_holds(timeline, recording)
         proxied = _proxied(processes, recording) if needs_proxy(timeline) else None
+        moves = moves_coordinators(timeline)
         broker = start_broker(
-            processes, broker_release(release), recording=recording, proxied=proxied
+            processes,
+            broker_release(release),
+            settings=TWO_BROKERS if moves else None,
+            recording=recording,
+            proxied=proxied,
         )
+        second = start_second(processes, broker) if moves else None
         application = Application(processes, broker, plan.topology, recording, release=release)
-        sender = application.serve_senders(topics_of(plan))
+        sender = application.serve_senders(topics_of(plan), COORDINATORS if moves else {})
         names = [f"instance-{number}" for number in range(plan.instances)]
         disks = disks_of(timeline, application, processes.directory)
         place, upgrade = processes.directory, None
@@ -180,7 +194,10 @@ def _recorded(
             )
         nemesis = RealNemesis(instances, recording, names, disks)
         rest = rest_of(plan)
-        brokers = Brokers(processes, broker, recording, nemesis.tell) if proxied else None
+        coordinators = (
+            MovingCoordinators(processes, broker, second, sender, nemesis.tell) if second else None
+        )
+        brokers = Brokers(broker, recording, coordinators)
         director = RealDirector(
             timeline,
             nemesis,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from streamproof.scenarios.kafka.application import IN_MEMORY, STATIC_MEMBERS, Application
-from streamproof.scenarios.kafka.cluster_faults import SITES
+from streamproof.scenarios.kafka.cluster_faults import FAILED_OVER, SITES_OF_PROXY
 from streamproof.scenarios.kafka.existing_cluster import LEAST_SESSION_MS, WatchedRest
 from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.observable import OF_BROKERS, UNOBSERVED
@@ -45,12 +45,14 @@ __all__ = [
     "disks_of",
     "fitting",
     "has_other_releases",
+    "moves_coordinators",
     "needs_proxy",
     "rest_of",
     "restarts_of",
     "settings_of",
     "topics_of",
     "why_not",
+    "why_not_shared",
     "why_not_watched",
 ]
 
@@ -74,6 +76,9 @@ ACTIONS = (Crash, Cut, Fault, Fill, Stop, Start, Pause, Power, Hold, Flush, Send
 
 SLOW_UPDATER = "updater.slow"
 """The fault that the recorder makes in the instances: it holds batches of restorations up."""
+
+REAL_SITES = SITES_OF_PROXY | {FAILED_OVER, SLOW_UPDATER}
+"""The faults of the simulator that can be made for real."""
 
 LEAST_PROBING_MS = 60_000
 """Kafka takes no shorter ``probing.rebalance.interval.ms``."""
@@ -165,9 +170,28 @@ def why_not_watched(timeline: Iterable[AnyAction]) -> str:
 def needs_proxy(timeline: Iterable[AnyAction]) -> bool:
     """Whether something happens between the instances and the brokers."""
     return any(
-        isinstance(each, Cut) or (isinstance(each, Fault) and each.site in SITES)
+        isinstance(each, Cut) or (isinstance(each, Fault) and each.site in SITES_OF_PROXY)
         for each in timeline
     )
+
+
+def moves_coordinators(timeline: Iterable[AnyAction]) -> bool:
+    """Whether coordinators move to another broker."""
+    return _moves(timeline) > 0
+
+
+def why_not_shared(timeline: Sequence[AnyAction]) -> str:
+    """Why a timeline cannot be played on a broker that worlds share; empty if it can."""
+    if needs_proxy(timeline):
+        return "no proxy stands before a broker that worlds share, or before another cluster"
+    if moves_coordinators(timeline):
+        return "nobody kills a broker that worlds share, or one of another cluster"
+    return ""
+
+
+def _moves(timeline: Iterable[AnyAction]) -> int:
+    """How often coordinators move."""
+    return sum(isinstance(each, Fault) and each.site == FAILED_OVER for each in timeline)
 
 
 def disks_of(
@@ -203,11 +227,16 @@ def _is_mistake_of(variant: Variant, release: str) -> bool:
 
 
 def _obstacles_of_the_timeline(scenario: Scenario) -> Iterator[str]:
+    moves = _moves(scenario.file.timeline)
+    if moves > 1:
+        yield "the coordinators have moved to the last broker after the first time"
+    if moves and needs_proxy(scenario.file.timeline):
+        yield "no proxy stands before two brokers"
     for action in scenario.file.timeline:
         if not isinstance(action, ACTIONS):
             name = type(action).__name__.lower()
             yield f"no real process can be made to do this at a given moment: {name}"
-        elif isinstance(action, Fault) and action.site not in {*SITES, SLOW_UPDATER}:
+        elif isinstance(action, Fault) and action.site not in REAL_SITES:
             yield f"no real process can be made to do this at a given moment: {action.site}"
         if isinstance(action, Send) and any((each.timestamp or 0) < 0 for each in action.records):
             yield "no producer sends a record without a timestamp any more"
@@ -250,7 +279,10 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
             config.output_max_message_bytes != DEFAULTS.output_max_message_bytes,
             "Kafka's max.message.bytes counts a whole batch with its header",
         ),
-        (config.brokers != DEFAULTS.brokers, "there is one broker"),
+        (
+            config.brokers != DEFAULTS.brokers,
+            "where there are two brokers, nobody chooses which one leads a log",
+        ),
         (config.assignor.max_warmup_replicas < 1, "Kafka takes no max.warmup.replicas below 1"),
     ):
         if is_so:

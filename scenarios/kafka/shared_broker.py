@@ -29,12 +29,12 @@ from streamproof.scenarios.kafka.real_settings import (
     SESSION,
     disks_of,
     has_other_releases,
-    needs_proxy,
     rest_of,
     restarts_of,
     settings_of,
     topics_of,
     why_not,
+    why_not_shared,
     why_not_watched,
 )
 from streamproof.scenarios.kafka.recording import SUFFIX, Recorded, read_recording
@@ -188,9 +188,7 @@ class SharedBroker:
         Raises:
             UsageError: it cannot be played for real, or its processes do not come up.
         """
-        reason = why_not(scenario, setup, self._release)
-        if not reason and needs_proxy(scenario.file.timeline):
-            reason = "no proxy stands before a broker that worlds share, or before another cluster"
+        reason = why_not(scenario, setup, self._release) or why_not_shared(scenario.file.timeline)
         if not reason and has_other_releases(setup.plan):
             reason = "all instances on a broker that worlds share have one release"
         if not reason and self._existing:

@@ -46,11 +46,17 @@ public final class Clients {
     }
   }
 
-  /** Each line has a topic and its number of partitions. */
+  /** Each line has a topic, its number of partitions and, of some, the numbers of its brokers. */
   static void create(Map<String, Object> cluster, List<String> lines) throws Exception {
     List<NewTopic> topics = new ArrayList<>();
     for (String line : lines) {
       String[] words = line.split("\t");
+      if (words.length > 2) {
+        // A topic of coordinators, with the policy that Kafka gives such a topic.
+        topics.add(new NewTopic(words[0], Map.of(0, numbers(words[2])))
+            .configs(Map.of("cleanup.policy", "compact")));
+        continue;
+      }
       // Times of scenarios begin at 0, so no record may be too old.
       topics.add(new NewTopic(words[0], Optional.of(Integer.parseInt(words[1])), Optional.empty())
           .configs(Map.of("retention.ms", "-1")));
@@ -58,6 +64,10 @@ public final class Clients {
     try (Admin admin = Admin.create(cluster)) {
       admin.createTopics(topics).all().get();
     }
+  }
+
+  private static List<Integer> numbers(String text) {
+    return Arrays.stream(text.split(",")).map(Integer::valueOf).toList();
   }
 
   /** Each line has a topic, a partition, a timestamp in ms, a key and a value. */

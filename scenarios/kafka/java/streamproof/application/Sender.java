@@ -21,7 +21,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * makes {@code sent-N}, which has an error unless it is empty. Files without a transaction are sent
  * one after the other, and files with one at a time.
  *
- * <p>A file {@code over} ends it.
+ * <p>A file {@code place} takes all topics but those of the coordinators off the second of two
+ * brokers; {@code placed} answers, with an error unless it is empty. A file {@code over} ends it.
  *
  * <p>The first line says how a transaction around the records ends ({@code commit}, {@code abort}
  * or nothing), and how many milliseconds it stays open. Each other line has a topic, a partition, a
@@ -65,6 +66,9 @@ final class Sender {
         throws Exception {
     int number = 0;
     while (!Files.exists(directory.resolve("over"))) {
+      if (Files.deleteIfExists(directory.resolve("place"))) {
+        answer(() -> Placement.onFirst(cluster), directory.resolve("placed"));
+      }
       Path wanted = directory.resolve("send-" + number);
       if (!Files.exists(wanted)) {
         Thread.sleep(POLL_MS);
@@ -72,16 +76,22 @@ final class Sender {
       }
       Path answer = directory.resolve("sent-" + number);
       boolean isPlain = Files.readAllLines(wanted).get(0).startsWith("\t");
-      (isPlain ? inOrder : atOnce).execute(() -> answer(wanted, answer));
+      (isPlain ? inOrder : atOnce).execute(
+          () -> answer(() -> send(Files.readAllLines(wanted)), answer));
       number++;
     }
   }
 
-  private void answer(Path wanted, Path answer) {
+  /** What is asked of the sender. */
+  private interface Act {
+    void run() throws Exception;
+  }
+
+  private static void answer(Act act, Path answer) {
     try {
       String error = "";
       try {
-        send(Files.readAllLines(wanted));
+        act.run();
       } catch (Exception raised) {
         error = raised.toString();
       }

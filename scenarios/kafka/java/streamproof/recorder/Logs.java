@@ -49,7 +49,10 @@ final class Logs {
       byte[] key = bytes(Reflect.call(record, "key"));
       byte[] value = bytes(Reflect.call(record, "value"));
       long offset = (Long) Reflect.call(record, "offset");
-      if (isControl) {
+      if (isControl && producer < 0) {
+        // The controllers write such records into their own log.
+        continue;
+      } else if (isControl) {
         Transactions.marker(partition, topic.equals(OFFSETS), offset, producer, isCommit(key));
       } else if (topic.equals(OFFSETS)) {
         InternalRecords.offset(key, value, offsets);
