@@ -41,7 +41,6 @@ __all__ = [
     "SESSION",
     "SLOW_UPDATER",
     "STAGING_SINCE",
-    "TOPOLOGIES_IN_JAVA",
     "disks_of",
     "fitting",
     "has_other_releases",
@@ -55,21 +54,6 @@ __all__ = [
     "why_not_shared",
     "why_not_watched",
 ]
-
-TOPOLOGIES_IN_JAVA = frozenset(
-    {
-        "count",
-        "global-table-join",
-        "last-byte-count",
-        "punctuated-count",
-        "reused-table-join",
-        "stateless",
-        "stream-table-join",
-        "table-operators",
-        "windowed-count",
-    }
-)
-"""The topologies of the simulator that are there in Java, too."""
 
 ACTIONS = (Crash, Cut, Fault, Fill, Stop, Start, Pause, Power, Hold, Flush, Send)
 """What the nemesis and the clients of real processes can do."""
@@ -253,10 +237,6 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
         yield "its instances are older than Kafka 4.3: play it on an older release, as kafka@4.2.0"
     least = f"Kafka takes no probing.rebalance.interval.ms below {LEAST_PROBING_MS:,}"
     for is_so, reason in (
-        (
-            plan.topology not in TOPOLOGIES_IN_JAVA,
-            f"the topology {plan.topology} is not there in Java",
-        ),
         (
             config.transactional and release_numbers(release) < STAGING_SINCE,
             f"Kafka {release} has no stores that stage their writes",

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamproof.scenarios.kafka.real_settings import STAGING_SINCE, TOPOLOGIES_IN_JAVA
+from streamproof.scenarios.kafka.real_settings import STAGING_SINCE
 from streamproof.scenarios.scenario import (
     AnyAction,
     Crash,
@@ -88,7 +88,7 @@ POWER_SEEDS = 100
 """How many legal states a loss of power has to choose from."""
 
 REAL_WORLDS = PlanSpace(
-    topologies=sorted(TOPOLOGIES_IN_JAVA - {"global-table-join", "reused-table-join"}),
+    topologies=sorted(TOPOLOGIES.keys() - {"global-table-join", "reused-table-join"}),
     upgrades=[""],
     kinds=["crash", "pause", "bounce", "hold", "power"],
     plan={
@@ -152,7 +152,6 @@ REAL_WORLDS = PlanSpace(
 """The plans that are drawn for the newest release. ``LEFT_OUT`` says why the others are not."""
 
 LEFT_OUT: Mapping[str, str] = {
-    "topologies without a twin in Java": "a real instance runs the Java application of that name",
     "global tables": "the recorder does not follow global stores",
     "tables that are read from their input again": "the recorder shows the rows of their stores "
     "with timestamps when a task changes its role",

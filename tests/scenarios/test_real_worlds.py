@@ -292,7 +292,7 @@ def test_a_swarm_file_narrows_the_worlds(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_explored_for_real(tmp_path: Path, options: list[str], told: str) -> None:
-    (tmp_path / "swarm.toml").write_text('topologies = ["session-count"]\n')
+    (tmp_path / "swarm.toml").write_text('topologies = ["global-table-join"]\n')
     assert told in refused("explore", "--on", "kafka", *options, cwd=tmp_path)
 
 

@@ -82,7 +82,9 @@ public final class Application {
       case "last-byte-count" -> LastByteCountTopology.make(properties);
       case "punctuated-count" -> PunctuatedCountTopology.make();
       case "reused-table-join" -> ReusedTableTopology.make(properties);
+      case "session-count" -> SessionCountTopology.make();
       case "stateless" -> StatelessTopology.make();
+      case "stream-stream-join" -> StreamStreamTopology.make();
       case "stream-table-join" -> StreamTableTopology.make();
       case "table-operators" -> TableOperatorsTopology.make();
       case "windowed-count" -> WindowedCountTopology.make();

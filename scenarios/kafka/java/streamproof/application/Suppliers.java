@@ -2,6 +2,7 @@ package streamproof.application;
 
 import java.time.Duration;
 import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
+import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
 import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 
@@ -26,5 +27,11 @@ final class Suppliers {
     return IN_MEMORY
         ? Stores.inMemoryWindowStore(name, retention, size, false)
         : Stores.persistentWindowStore(name, retention, size, false);
+  }
+
+  static SessionBytesStoreSupplier session(String name, Duration retention) {
+    return IN_MEMORY
+        ? Stores.inMemorySessionStore(name, retention)
+        : Stores.persistentSessionStore(name, retention);
   }
 }

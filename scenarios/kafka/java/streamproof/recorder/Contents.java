@@ -129,7 +129,10 @@ final class Contents {
     boolean hasTimes = (Boolean) Reflect.callStatic(store, wrapped, "isTimestamped", store)
         && !(Boolean) Reflect.callStatic(store, wrapped, "isVersioned", store);
     Object beneath = innermost(store);
-    Object iterator = Reflect.call(beneath, "all");
+    // The sessions in memory can only be asked for by their times.
+    Object iterator = Reflect.has(beneath, "all")
+        ? Reflect.call(beneath, "all")
+        : Reflect.call(beneath, "findSessions", 0L, Long.MAX_VALUE);
     try {
       for (Iterator<?> each = (Iterator<?>) iterator; each.hasNext();) {
         Object row = each.next();
