@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -37,6 +37,7 @@ __all__ = [
     "Clients",
     "RealRecord",
     "await_serving",
+    "ids_of_topics",
     "line_of",
 ]
 
@@ -348,6 +349,16 @@ class Application(Clients):
             unfinished = self._classes.with_name(f"{CLASSES}-{os.getpid()}")
             shutil.copy(made, unfinished)
             unfinished.rename(self._classes)
+
+
+def ids_of_topics(sender: Path) -> dict[str, bytes]:
+    """The ids of the topics that the client that sends records has created.
+
+    Args:
+        sender: its directory.
+    """
+    words = [each.split("\t") for each in (sender / "ids").read_text("utf-8").splitlines()]
+    return {topic: urlsafe_b64decode(f"{given}==") for topic, given in words}
 
 
 def await_serving(directory: Path, process: RealProcess) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from streamproof.scenarios.kafka import proxy
 from streamproof.scenarios.kafka.cluster import Broker
 from streamproof.scenarios.kafka.moving_coordinators import MovingCoordinators
 from streamproof.scenarios.kafka.processes import TOLD_S, Processes
-from streamproof.scenarios.kafka.proxy import DISTURBED, NETWORK, ArmedFault
+from streamproof.scenarios.kafka.proxy import DISTURBED, EMPTY_FETCH, NETWORK, ArmedFault
 from streamproof.scenarios.scenario import Fault
 
 __all__ = ["FAILED_OVER", "SITES_OF_PROXY", "Brokers", "start_proxy"]
@@ -24,6 +25,7 @@ FAILED_OVER = "broker.failed_over"
 SITES_OF_PROXY = frozenset(
     {
         "broker.marker_delayed",
+        EMPTY_FETCH,
         "network.late",
         "network.reply_lost",
         "network.request_lost",
@@ -67,14 +69,20 @@ class Brokers:
     Args:
         broker: the broker that is recorded.
         recording: the directory for recordings.
+        topics: the ids of the topics that the application does not make itself.
         coordinators: those that are to move, if any are.
     """
 
     def __init__(
-        self, broker: Broker, recording: Path, coordinators: MovingCoordinators | None = None
+        self,
+        broker: Broker,
+        recording: Path,
+        topics: Mapping[str, bytes],
+        coordinators: MovingCoordinators | None = None,
     ) -> None:
         self._broker = broker
         self._recording = recording
+        self._topics = topics
         self._coordinators = coordinators
         self._commands: list[str] = []
         self._told_until = 0.0
@@ -109,9 +117,21 @@ class Brokers:
         # As the simulator counts: the least delay is 1 ms.
         ms = fault.amount + 1 if is_delay else 0
         armed = ArmedFault(
-            number, fault.site, fault.whom, fault.what, fault.nth - 1, fault.times, ms
+            number,
+            fault.site,
+            self._log(fault.whom) if fault.site == EMPTY_FETCH else fault.whom,
+            fault.what,
+            fault.nth - 1,
+            fault.times,
+            ms,
+            fault.amount,
         )
         self._command(f"fault {msgspec.json.encode(armed).decode()}")
+
+    def _log(self, partition: str) -> str:
+        """The name of a log in an answer to a fetch; empty for any."""
+        topic, _, number = partition.rpartition("-")
+        return f"{self._topics[topic].hex()}-{number}" if partition else ""
 
     def look(self) -> None:
         """Take in what has become of the brokers and of the proxy.

@@ -1,4 +1,4 @@
-"""A proxy between instances and a broker, which loses and holds up single requests.
+"""A proxy between instances and a broker, which loses, holds up and shortens single messages.
 
 It is a process of its own: ``python -m streamproof.scenarios.kafka.proxy RECORDING TARGET...``
 listens once for each target, a port of the loopback address, and writes its own ports into the file
@@ -28,13 +28,16 @@ import msgspec
 from streamproof.scenarios.kafka.recording import SUFFIX
 from streamproof.scenarios.kafka.wire import (
     WRITE_MARKERS,
+    FetchedLog,
     Request,
+    logs_in,
     markers_in,
     refusal_in,
     request_of,
+    without,
 )
 
-__all__ = ["ADDRESS", "DISTURBED", "NETWORK", "ArmedFault"]
+__all__ = ["ADDRESS", "DISTURBED", "EMPTY_FETCH", "NETWORK", "NO_ANSWER", "ArmedFault"]
 
 NETWORK = "network"
 """The name by which the proxy takes commands, and that of its recording."""
@@ -53,19 +56,26 @@ SIZE = 4
 BROKERS = "brokers"
 """Who sends requests that no instance sends."""
 
+EMPTY_FETCH = "broker.empty_fetch"
+"""The fault of an answer that lacks the records of a log."""
+
+NO_ANSWER = 4
+"""The amount of that fault with which not even the end of the log is known."""
+
 
 class ArmedFault(msgspec.Struct):
     """A fault that waits for its requests.
 
     Attributes:
         number: the number of the action; the file ``fired-N`` tells that it has happened.
-        site: ``network.request_lost``, ``network.reply_lost``, ``network.late``, ``network.slow``
-            or ``broker.marker_delayed``.
-        whom: the instance; empty for any.
+        site: ``network.request_lost``, ``network.reply_lost``, ``network.late``, ``network.slow``,
+            ``broker.marker_delayed`` or ``broker.empty_fetch``.
+        whom: the instance, or the log as ``logs_in`` names it; empty for any.
         what: the request; empty for any.
         skip: how many passes go by before that.
         left: how many passes in a row fail.
         ms: how long a request is held up, in milliseconds.
+        amount: ``NO_ANSWER``, if the end of a log is not known either.
     """
 
     number: int
@@ -75,6 +85,7 @@ class ArmedFault(msgspec.Struct):
     skip: int = 0
     left: int = 1
     ms: int = 0
+    amount: int = 0
 
 
 @dataclass
@@ -158,7 +169,11 @@ class Proxy:
                 for each in [each for each in self._connections if each.host == argument]:
                     each.end_if_silent()
             case "fault":
-                self._faults.append(msgspec.json.decode(argument, type=ArmedFault))
+                self.arm(msgspec.json.decode(argument, type=ArmedFault))
+
+    def arm(self, fault: ArmedFault) -> None:
+        """Let a fault wait for its requests or answers."""
+        self._faults.append(fault)
 
     def is_cut(self, host: str) -> bool:
         """Whether an instance is cut off from the brokers."""
@@ -171,19 +186,52 @@ class Proxy:
             passes = markers_in(sent.request, sent.frame)
         for each in self._faults:
             is_of_markers = each.site == "broker.marker_delayed"
-            if each.left <= 0 or is_of_markers != (sent.request.key == WRITE_MARKERS):
+            if (
+                each.left <= 0
+                or each.site == EMPTY_FETCH
+                or is_of_markers != (sent.request.key == WRITE_MARKERS)
+            ):
                 continue
             is_meant = is_of_markers or (each.what or sent.request.what) == sent.request.what != ""
             if not is_meant or each.whom not in ("", sent.host):
                 continue
-            if each.skip >= passes:
-                each.skip -= passes
-                continue
-            each.skip = 0
-            each.left -= 1
-            (self.recording / f"fired-{each.number}").touch()
-            return each
+            if self._fires(each, passes):
+                return each
         return None
+
+    def shortened(self, request: Request, answer: bytes) -> bytes:
+        """An answer without what a fault takes away from it."""
+        for fault in self._faults:
+            if fault.site == EMPTY_FETCH and fault.left > 0:
+                answer = self._shortened(fault, logs_in(request, answer), answer)
+        return answer
+
+    def _shortened(self, fault: ArmedFault, logs: list[FetchedLog], answer: bytes) -> bytes:
+        """An answer without what one fault takes away.
+
+        A reader that gets nothing asks again at once. So the records of a log are kept from the
+        reader until an answer has those of another log, which the reader goes on with.
+        """
+        mine = [each for each in logs if fault.whom in ("", each.name)]
+        if fault.amount == NO_ANSWER:
+            is_hit = bool(mine) and self._fires(fault)
+            return without(answer, mine, ends=True) if is_hit else answer
+        others = any(each.has_records for each in logs if each not in mine)
+        mine = [each for each in mine if each.has_records]
+        is_hit = not fault.skip
+        if mine and (others or not fault.whom):
+            is_hit = self._fires(fault)
+        return without(answer, mine, ends=False) if is_hit else answer
+
+    def _fires(self, fault: ArmedFault, passes: int = 1) -> bool:
+        """Whether a fault happens at one of some passes."""
+        if fault.skip >= passes:
+            fault.skip -= passes
+            return False
+        fault.skip = 0
+        fault.left -= 1
+        (self.recording / f"fired-{fault.number}").touch()
+        return True
 
     def tell(self, kind: str, actor: str, **attributes: Any) -> None:
         """Record an event."""
@@ -304,7 +352,8 @@ class Connection:
             if not self._waiting:
                 self._nobody_waits.set()
             if not (self._is_silent or self._proxy.is_cut(sent.host) or self._is_given_up):
-                self._to_client.write(_framed(frame))
+                left = self._proxy.shortened(sent.request, frame)
+                self._to_client.write(_framed(left))
                 await self._to_client.drain()
         # The broker has closed the connection.
         self._to_client.close()

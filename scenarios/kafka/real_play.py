@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.kafka.application import Application
+from streamproof.scenarios.kafka.application import Application, ids_of_topics
 from streamproof.scenarios.kafka.cluster import (
     COORDINATORS,
     TWO_BROKERS,
@@ -197,7 +197,7 @@ def _recorded(
         coordinators = (
             MovingCoordinators(processes, broker, second, sender, nemesis.tell) if second else None
         )
-        brokers = Brokers(broker, recording, coordinators)
+        brokers = Brokers(broker, recording, ids_of_topics(sender), coordinators)
         director = RealDirector(
             timeline,
             nemesis,

@@ -11,6 +11,7 @@ from streamproof.scenarios.kafka.cluster_faults import FAILED_OVER, SITES_OF_PRO
 from streamproof.scenarios.kafka.existing_cluster import LEAST_SESSION_MS, WatchedRest
 from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.observable import OF_BROKERS, UNOBSERVED
+from streamproof.scenarios.kafka.proxy import EMPTY_FETCH, NO_ANSWER
 from streamproof.scenarios.kafka.real_disks import RealDisk
 from streamproof.scenarios.scenario import (
     AnyAction,
@@ -121,7 +122,7 @@ def why_not(scenario: Scenario, setup: Setup, release: str) -> str:
 
 
 def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
-    yield from _obstacles_of_the_timeline(scenario)
+    yield from _obstacles_of_the_timeline(scenario, setup.plan)
     yield from _obstacles_of_the_plan(setup, release)
     yield from _obstacles_of_the_upgrade(setup.plan, release)
     variant, choices = setup.variant, scenario.file.choices
@@ -210,7 +211,7 @@ def _is_mistake_of(variant: Variant, release: str) -> bool:
     return any(f"{release}.".startswith(f"{each}.") for each in variant.releases)
 
 
-def _obstacles_of_the_timeline(scenario: Scenario) -> Iterator[str]:
+def _obstacles_of_the_timeline(scenario: Scenario, plan: Plan) -> Iterator[str]:
     moves = _moves(scenario.file.timeline)
     if moves > 1:
         yield "the coordinators have moved to the last broker after the first time"
@@ -222,12 +223,21 @@ def _obstacles_of_the_timeline(scenario: Scenario) -> Iterator[str]:
             yield f"no real process can be made to do this at a given moment: {name}"
         elif isinstance(action, Fault) and action.site not in REAL_SITES:
             yield f"no real process can be made to do this at a given moment: {action.site}"
+        elif isinstance(action, Fault) and action.site == EMPTY_FETCH:
+            yield from _obstacles_of_an_empty_fetch(action, plan)
         if isinstance(action, Send) and any((each.timestamp or 0) < 0 for each in action.records):
             yield "no producer sends a record without a timestamp any more"
         when = action.when
         if when is not None and when.kind in UNOBSERVED:
             reason = UNOBSERVED[when.kind]
             yield f"an action waits for {when.kind}, which cannot be observed: {reason}"
+
+
+def _obstacles_of_an_empty_fetch(fault: Fault, plan: Plan) -> Iterator[str]:
+    if fault.amount not in (0, NO_ANSWER):
+        yield "an answer to a fetch has all records here, or none"
+    if fault.whom and fault.whom.rpartition("-")[0] not in topics_of(plan):
+        yield "the proxy does not know the topics that the application makes itself"
 
 
 def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:

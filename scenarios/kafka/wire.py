@@ -1,4 +1,4 @@
-"""As much of Kafka's protocol as a proxy needs: what a request is, and who has sent it.
+"""As much of Kafka's protocol as a proxy needs: what a request is, and what an answer has.
 
 Source: the protocol guide of Kafka, and the definitions of its messages (``*Request.json``).
 """
@@ -6,9 +6,20 @@ Source: the protocol guide of Kafka, and the definitions of its messages (``*Req
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["WRITE_MARKERS", "Request", "markers_in", "refusal_in", "request_of"]
+__all__ = [
+    "FETCH",
+    "WRITE_MARKERS",
+    "FetchedLog",
+    "Request",
+    "logs_in",
+    "markers_in",
+    "refusal_in",
+    "request_of",
+    "without",
+]
 
 NAMES = {
     0: "produce",
@@ -29,9 +40,9 @@ NAMES = {
 }
 """The requests of the application, by API key, as the simulator names them."""
 
-PRODUCE, END_TRANSACTION, WRITE_MARKERS = 0, 26, 27
+PRODUCE, FETCH, END_TRANSACTION, WRITE_MARKERS = 0, 1, 26, 27
 
-FLEXIBLE = {PRODUCE: 9, END_TRANSACTION: 3, WRITE_MARKERS: 1}
+FLEXIBLE = {PRODUCE: 9, FETCH: 12, END_TRANSACTION: 3, WRITE_MARKERS: 1}
 """The first version of a message whose lengths have a variable size and which has tagged fields."""
 
 ERRORS = {
@@ -43,7 +54,10 @@ ERRORS = {
 """The refusals of brokers, by error code, as the simulator names them."""
 
 TOPIC_IDS = 13
-"""The version of ``Produce`` from which on a topic has an id and no name."""
+"""The version of ``Produce`` and ``Fetch`` from which on a topic has an id and no name."""
+
+UNKNOWN_END = struct.pack(">qq", -1, -1)
+"""A high watermark and a last stable offset that are not known."""
 
 
 class Request(NamedTuple):
@@ -127,19 +141,106 @@ def refusal_in(request: Request, answer: bytes) -> str:
     return ERRORS.get(code, f"error {code}") if code else ""
 
 
+class FetchedLog(NamedTuple):
+    """What an answer to a fetch has of a log.
+
+    Attributes:
+        name: the id of the topic in hexadecimal digits, a hyphen, and the number of the partition.
+        has_records: whether there are records.
+        ends: where its high watermark and its last stable offset are.
+        records: where its records begin, with their size.
+        after: where what follows them begins.
+    """
+
+    name: str
+    has_records: bool
+    ends: int
+    records: int
+    after: int
+
+
+def logs_in(request: Request, answer: bytes) -> list[FetchedLog]:
+    """What an answer has of each log, if it is one to a fetch; before topics had ids, nothing.
+
+    Args:
+        request: the request.
+        answer: the answer to it, without its size.
+    """
+    if request.key != FETCH or request.version < TOPIC_IDS:
+        return []
+    found: list[FetchedLog] = []
+    reader = _Reader(answer, 4)
+    reader.tags()
+    # How long the client is throttled, an error, and the session.
+    reader.skip(4 + 2 + 4)
+    for _ in range(reader.length()):
+        topic = reader.bytes(16).hex()
+        found += [_log(reader, topic) for _ in range(reader.length())]
+        reader.tags()
+    return found
+
+
+def _log(reader: _Reader, topic: str) -> FetchedLog:
+    number = int.from_bytes(reader.bytes(4), "big")
+    # An error.
+    reader.skip(2)
+    ends = reader.at
+    # The high watermark, the last stable offset, and the start of the log.
+    reader.skip(8 + 8 + 8)
+    for _ in range(reader.length()):
+        # An aborted transaction.
+        reader.skip(8 + 8)
+        reader.tags()
+    # The replica that the broker would rather have asked.
+    reader.skip(4)
+    records = reader.at
+    size = reader.length()
+    reader.skip(size)
+    after = reader.at
+    reader.tags()
+    return FetchedLog(f"{topic}-{number}", size > 0, ends, records, after)
+
+
+def without(answer: bytes, logs: Iterable[FetchedLog], *, ends: bool) -> bytes:
+    """An answer to a fetch without the records of some logs.
+
+    Args:
+        answer: the answer, without its size.
+        logs: these logs, in the order of the answer.
+        ends: whether their ends are left out, too.
+    """
+    left, done = bytearray(), 0
+    for each in logs:
+        if ends:
+            left += answer[done : each.ends] + UNKNOWN_END
+            done = each.ends + len(UNKNOWN_END)
+        # Bytes of length 0.
+        left += answer[done : each.records] + b"\x01"
+        done = each.after
+    return bytes(left + answer[done:])
+
+
 class _Reader:
-    """Reads fields of a message from a place on."""
+    """Reads fields of a message from a place on.
+
+    Attributes:
+        at: the place of the next field.
+    """
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
-        self._at = at
+        self.at = at
 
     def skip(self, count: int) -> None:
-        self._at += count
+        self.at += count
+
+    def bytes(self, count: int) -> bytes:
+        self.skip(count)
+        return self._data[self.at - count : self.at]
 
     def int16(self) -> int:
         self.skip(2)
-        return int(struct.unpack_from(">h", self._data, self._at - 2)[0])
+        return int(struct.unpack_from(">h", self._data, self.at - 2)[0])
 
     def length(self) -> int:
         """The length of a text or of a list, which is written with one added."""
@@ -154,8 +255,8 @@ class _Reader:
     def _varint(self) -> int:
         value = shift = 0
         while True:
-            byte = self._data[self._at]
-            self._at += 1
+            byte = self._data[self.at]
+            self.at += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value

@@ -20,6 +20,7 @@ from streamproof.scenarios.kafka.real_settings import (
     why_not,
 )
 from streamproof.scenarios.kafka.real_upgrades import bounces_of
+from streamproof.scenarios.scenario import Fault
 from streamproof.scenarios.scenario_reader import find, library, read
 from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import Plan
@@ -143,6 +144,24 @@ def test_faults_that_no_real_process_has_at_a_given_moment_are_named() -> None:
 def test_faults_of_the_network_can_be_played(name: str) -> None:
     assert needs_proxy(read(find(name)).file.timeline)
     assert obstacle(name, "fixed") == ""
+
+
+@pytest.mark.parametrize(
+    ("whom", "amount", "reason"),
+    [
+        ("table-0", 0, ""),
+        ("", 4, ""),
+        ("table-0", 2, "an answer to a fetch has all records here, or none"),
+        ("stream-table-join-rows-changelog-0", 0, "the proxy does not know the topics"),
+    ],
+)
+def test_answers_without_records(whom: str, amount: int, reason: str) -> None:
+    scenario = read(find("KIP-695-out-of-order-join"))
+    scenario.file.timeline[0] = Fault(at=1, site="broker.empty_fetch", whom=whom, amount=amount)
+
+    assert needs_proxy(scenario.file.timeline)
+    assert why_not(scenario, scenario.setups["zero"], DEFAULT_RELEASE).startswith(reason)
+    assert bool(why_not(scenario, scenario.setups["zero"], DEFAULT_RELEASE)) == bool(reason)
 
 
 def test_a_plan_is_played_with_all_that_it_says() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,16 @@ import pytest
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.cluster_faults import start_proxy
 from streamproof.scenarios.kafka.processes import Processes
-from streamproof.scenarios.kafka.wire import Request, markers_in, refusal_in, request_of
+from streamproof.scenarios.kafka.proxy import NO_ANSWER, ArmedFault, Proxy
+from streamproof.scenarios.kafka.wire import (
+    FETCH,
+    Request,
+    logs_in,
+    markers_in,
+    refusal_in,
+    request_of,
+    without,
+)
 
 HEARTBEAT, END_TRANSACTION, WRITE_MARKERS = 12, 26, 27
 FENCED = 90
@@ -245,6 +255,104 @@ def test_refusals(key: int, version: int, body: bytes, refusal: str) -> None:
     answer = bytes(4) + b"\x00" + body
 
     assert refusal_in(Request(key, version, 0, "", 0), answer) == refusal
+
+
+ORDERS, PRICES = b"o" * 16, b"p" * 16
+
+TABLE = f"{PRICES.hex()}-0"
+
+FETCHES = Request(FETCH, 17, 0, "", 0)
+
+
+def fetched(orders: bytes, prices: bytes, end: int = 9) -> bytes:
+    """An answer with two logs of one topic and one of another, which has an aborted transaction."""
+
+    def log(number: int, records: bytes, aborted: bytes) -> bytes:
+        head = struct.pack(">ihqqq", number, 0, end, end, 0)
+        size = len(records) + 1
+        length = bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
+        return head + aborted + struct.pack(">i", -1) + length + records + b"\x00"
+
+    topics = [
+        ORDERS + b"\x03" + log(0, orders, b"\x00") + log(1, b"", b"\x01"),
+        PRICES + b"\x02" + log(0, prices, b"\x02" + bytes(16) + b"\x00"),
+    ]
+    head = bytes(4) + b"\x00" + bytes(4 + 2 + 4) + b"\x03"
+    # The end of a topic has a tagged field, as of version 16.
+    return head + b"".join(each + b"\x01\x07\x01x" for each in topics) + b"\x00"
+
+
+@pytest.mark.parametrize("length", [1, 126, 127, 300])
+def test_the_logs_of_an_answer(length: int) -> None:
+    answer = fetched(b"r" * length, b"")
+
+    names = [f"{ORDERS.hex()}-0", f"{ORDERS.hex()}-1", TABLE]
+    assert [(each.name, each.has_records) for each in logs_in(FETCHES, answer)] == [
+        (names[0], True),
+        (names[1], False),
+        (names[2], False),
+    ]
+    first, second, third = logs_in(FETCHES, answer)
+    assert without(answer, [first], ends=False) == fetched(b"", b"")
+    assert without(answer, [second, third], ends=False) == answer
+    assert without(answer, [first, second, third], ends=True) == fetched(b"", b"", end=-1)
+
+
+def test_other_answers_have_no_logs() -> None:
+    answer = fetched(b"order", b"price")
+
+    assert logs_in(FETCHES._replace(key=HEARTBEAT), answer) == []
+    assert logs_in(FETCHES._replace(version=12), answer) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "answers", "left"),
+    [
+        # Alone, the records would be asked for again at once: the second answer counts.
+        (
+            {"whom": TABLE},
+            [(b"", b"p"), (b"o", b"p"), (b"", b"p")],
+            [(b"", b""), (b"o", b""), (b"", b"p")],
+        ),
+        # An answer without records is none that lacks them.
+        (
+            {"whom": TABLE, "left": 2},
+            [(b"o", b""), (b"o", b"p"), (b"o", b"p"), (b"o", b"p")],
+            [(b"o", b""), (b"o", b""), (b"o", b""), (b"o", b"p")],
+        ),
+        # The first is left as it is.
+        (
+            {"whom": TABLE, "skip": 1},
+            [(b"o", b"p"), (b"o", b"p"), (b"o", b"p")],
+            [(b"o", b"p"), (b"o", b""), (b"o", b"p")],
+        ),
+        # Any log: all of an answer.
+        ({}, [(b"", b""), (b"o", b"p"), (b"o", b"p")], [(b"", b""), (b"", b""), (b"o", b"p")]),
+    ],
+)
+def test_records_are_kept_from_a_reader(
+    tmp_path: Path,
+    fault: dict[str, Any],
+    answers: list[tuple[bytes, bytes]],
+    left: list[tuple[bytes, bytes]],
+) -> None:
+    proxy = Proxy(tmp_path)
+    proxy.arm(ArmedFault(7, "broker.empty_fetch", **fault))
+    found = [proxy.shortened(FETCHES, fetched(*each)) for each in answers]
+
+    assert found == [fetched(*each) for each in left]
+    assert (tmp_path / "fired-7").exists()
+
+
+def test_the_end_of_a_log_is_kept_from_a_reader(tmp_path: Path) -> None:
+    """In each answer, whether it has records or not; the other logs are as they are."""
+    proxy = Proxy(tmp_path)
+    proxy.arm(ArmedFault(7, "broker.empty_fetch", TABLE, left=2, amount=NO_ANSWER))
+    answers = [proxy.shortened(FETCHES, fetched(b"o", each)) for each in (b"", b"p", b"p")]
+
+    ends = struct.pack(">qq", 9, 9)
+    hidden = fetched(b"o", b"").rpartition(ends)
+    assert answers == [struct.pack(">qq", -1, -1).join(hidden[::2])] * 2 + [fetched(b"o", b"p")]
 
 
 def test_bytes_that_are_no_request() -> None:

@@ -8,17 +8,20 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.CreateTopicsResult;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -37,7 +40,9 @@ public final class Clients {
       case "create" -> create(cluster, Files.readAllLines(file));
       case "send" -> send(cluster, Files.readAllLines(file));
       case "serve" -> {
-        create(cluster, rest);
+        List<String> ids = new ArrayList<>();
+        create(cluster, rest).forEach((topic, id) -> ids.add(topic + "\t" + id));
+        Files.write(file.resolve("ids"), ids);
         Sender.serve(cluster, file, rest, "");
       }
       case "serve-worlds" -> Worlds.serve(cluster, file, rest.contains("watched"));
@@ -46,8 +51,13 @@ public final class Clients {
     }
   }
 
-  /** Each line has a topic, its number of partitions and, of some, the numbers of its brokers. */
-  static void create(Map<String, Object> cluster, List<String> lines) throws Exception {
+  /**
+   * Each line has a topic, its number of partitions and, of some, the numbers of its brokers.
+   *
+   * @return the ids of the topics
+   */
+  static Map<String, Uuid> create(Map<String, Object> cluster, List<String> lines)
+        throws Exception {
     List<NewTopic> topics = new ArrayList<>();
     for (String line : lines) {
       String[] words = line.split("\t");
@@ -61,9 +71,14 @@ public final class Clients {
       topics.add(new NewTopic(words[0], Optional.of(Integer.parseInt(words[1])), Optional.empty())
           .configs(Map.of("retention.ms", "-1")));
     }
+    Map<String, Uuid> ids = new HashMap<>();
     try (Admin admin = Admin.create(cluster)) {
-      admin.createTopics(topics).all().get();
+      CreateTopicsResult created = admin.createTopics(topics);
+      for (String each : created.values().keySet()) {
+        ids.put(each, created.topicId(each).get());
+      }
     }
+    return ids;
   }
 
   private static List<Integer> numbers(String text) {
