@@ -70,6 +70,7 @@ def made_sure(
             store host is run in any case, then.
     """
     if ONLY_SHOWN in program or (is_remote and not is_new and not _has(_THREADED, program)):
+        shutil.rmtree(directory.parent, ignore_errors=True)
         return program
     has_threads = "lab.crash(" not in program and _has_threads()
     anew = is_remote or has_threads or _has(_ANEW, program)

@@ -28,6 +28,7 @@ __all__ = [
     "render_argument",
     "render_program",
     "short_comment",
+    "verifying_program",
     "with_class_path",
 ]
 
@@ -175,6 +176,27 @@ def with_class_path(program: str, subject: str) -> str:
         return program
     imports, _, body = program.partition("\n\n")
     return f"import os\n{imports}\n\nos.environ[{CLASS_PATH!r}] = {path!r}\n{body}"
+
+
+def verifying_program(subject: str, **options: Any) -> str:
+    """A program that verifies a subject again, and asks that nothing is broken.
+
+    Args:
+        subject: the subject.
+        options: the options of ``streamproof.verify``.
+    """
+    given = [f"    {name}={value!r}," for name, value in options.items()]
+    return "\n".join(
+        [
+            "from streamproof import verify",
+            "",
+            "log = verify(",
+            f"    {subject!r},",
+            *given,
+            ")",
+            "assert not log.failures",
+        ]
+    )
 
 
 def render_program(subject: str, guarantee: str, lines: list[str]) -> str:

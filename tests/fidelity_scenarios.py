@@ -35,9 +35,10 @@ REASONS = Path(__file__).with_name("fidelity_scenarios.toml")
 
 UNPLAYED = "this page was written before it was played: `nox -s fidelity_scenarios` plays all"
 
-RELEASES = ("4.4.0", "4.3.1", "4.2.2", "4.2.0")
+RELEASES = ("4.4.0", "4.3.1", "4.2.2", "4.2.0", "3.9.2")
 """The releases that play the library: the newest one, that of the compared classes, one whose
-stores keep no offsets, and one with a mistake that the third has no more."""
+stores keep no offsets, one with a mistake that the third has no more, and one whose brokers speak
+the first version of the protocol of transactions."""
 
 
 class Row(Struct, frozen=True):

@@ -14,6 +14,7 @@ from streamproof.conformance.application_checks.log_comparison import compared, 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.failure_shapes import shape_of_invariant, shape_of_text
+from streamproof.conformance.program_text import verifying_program
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.settings import derive_seed
 from streamproof.conformance.violations import Unusable, violation_of
@@ -227,23 +228,10 @@ class _Trial:
             return
         violation = violation_of(requirement, shape)
         plays = [] if tried.number is None else [tried.number]
-        program = _program(run, requirement)
+        program = verifying_program(
+            run.subject.name,
+            profile=run.settings.profile,
+            only=[requirement],
+            seed=run.settings.seed,
+        )
         run.record(violation(tried.how, *texts, program), SavedChoices(plays=plays))
-
-
-def _program(run: CheckRun, requirement: str) -> str:
-    """A program that shows a failure."""
-    settings = run.settings
-    return "\n".join(
-        [
-            "from streamproof import verify",
-            "",
-            "log = verify(",
-            f"    {run.subject.name!r},",
-            f"    profile={settings.profile!r},",
-            f"    only=[{requirement!r}],",
-            f"    seed={settings.seed},",
-            ")",
-            "assert not log.failures",
-        ]
-    )

@@ -15,6 +15,7 @@ import msgspec
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.failure_shapes import shape_of_invariant
+from streamproof.conformance.program_text import verifying_program
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.subject import release_of_runtime
 from streamproof.conformance.violations import Unusable, violation_of
@@ -158,7 +159,14 @@ class _Worlds:
         )
         violation = violation_of(requirement, shape)
         plays = [] if world.seed is None else [world.seed]
-        program = _program(run, requirement)
+        settings = run.settings
+        program = verifying_program(
+            run.subject.name,
+            guarantee=settings.guarantee,
+            profile=settings.profile,
+            only=[requirement],
+            seed=settings.seed,
+        )
         run.record(violation(run.check.tried, invariant, found, program), SavedChoices(plays=plays))
 
     def report(self) -> None:
@@ -176,22 +184,3 @@ class _Worlds:
                 reason = f"no world showed that {each.situation}"
                 evidence.untried.setdefault(each.requirement, reason)
         evidence.exercised -= evidence.untried.keys()
-
-
-def _program(run: CheckRun, requirement: str) -> str:
-    """A program that plays the same worlds again."""
-    settings = run.settings
-    return "\n".join(
-        [
-            "from streamproof import verify",
-            "",
-            "log = verify(",
-            f"    {run.subject.name!r},",
-            f"    guarantee={settings.guarantee!r},",
-            f"    profile={settings.profile!r},",
-            f"    only=[{requirement!r}],",
-            f"    seed={settings.seed},",
-            ")",
-            "assert not log.failures",
-        ]
-    )

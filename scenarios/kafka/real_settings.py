@@ -109,6 +109,9 @@ DESERIALIZATION = "deserialization.exception.handler"
 STAGING_SINCE = [4, 4]
 """The first release whose stores can stage their writes."""
 
+SECOND_PROTOCOL = 2
+"""The ``transaction.version`` of KIP-890, which brokers speak from Kafka 4.0 on."""
+
 NEWEST_PATCHES: Mapping[str, str] = {"4.2": "4.2.2", "4.3": "4.3.1"}
 """By the release that a simulated instance has in an upgrade, the one that a real instance has."""
 
@@ -262,8 +265,8 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
             "the applications in Java are started with the classic protocol of groups",
         ),
         (
-            config.transaction_version != DEFAULTS.transaction_version,
-            "the brokers here speak the newest version of the protocol of transactions",
+            config.transaction_version < SECOND_PROTOCOL and release_numbers(release) >= [4],
+            "brokers of Kafka 4 speak version 2 of transactions: play it on kafka@3.9.2",
         ),
         (
             config.output_max_message_bytes != DEFAULTS.output_max_message_bytes,

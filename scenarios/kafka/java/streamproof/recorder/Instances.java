@@ -61,11 +61,14 @@ final class Instances {
         .with("leaves_group", false));
   }
 
-  /** The release of Kafka that an object is of. */
+  /** The release of Kafka that an object is of; empty if its jar does not say so. */
   private static String releaseOf(Object streams) {
     Properties version = new Properties();
     String name = "/kafka/kafka-version.properties";
     try (InputStream file = streams.getClass().getResourceAsStream(name)) {
+      if (file == null) {
+        return "";
+      }
       version.load(file);
     } catch (IOException error) {
       throw new UncheckedIOException(error);
