@@ -179,6 +179,8 @@ class RealNemesis:
         self._instances = {name: _Instance() for name in names}
         self._disks = disks
         self._file = recording / f"driver{SUFFIX}"
+        # By instance, what it is still to do, and since when it does the first of that.
+        self._commands: dict[str, deque[str]] = {name: deque() for name in names}
         self._waiting: dict[str, float] = {}
         self._write({"about": "driver"})
 
@@ -214,7 +216,7 @@ class RealNemesis:
         """Start an instance, unless it is up; one that is stopping starts once it is down."""
         each = self._instances[name]
         if each.phase == "down":
-            self._forget_command(name)
+            self._forget_commands(name)
             each.process = self._starts.begin(name)
             self._enter(each, "starting")
 
@@ -225,7 +227,7 @@ class RealNemesis:
             with self._still(name):
                 each.process.kill()
             each.process = None
-            self._forget_command(name)
+            self._forget_commands(name)
             self.tell("instance.crashed", name)
             self._enter(each, "down")
 
@@ -269,12 +271,23 @@ class RealNemesis:
             self.tell("instance.went_on", name)
             each.process.thaw()
             self._enter(each, "up")
+            self._give_command(name)
 
     def command(self, name: str, words: str) -> None:
-        """Let the recorder in an instance do something: ``pause``, ``resume`` or ``flush TASK``."""
-        if self._instances[name].phase == "up":
+        """Let the recorder in an instance do something: ``pause``, ``resume`` or ``flush TASK``.
+
+        An instance that stands still does it once it goes on, and one that is down never.
+        """
+        if self._instances[name].phase in ("up", "frozen"):
+            self._commands[name].append(words)
+            self._give_command(name)
+
+    def _give_command(self, name: str) -> None:
+        """Give an instance its next command, unless it stands still or has one."""
+        is_up = self._instances[name].phase == "up"
+        if is_up and self._commands[name] and name not in self._waiting:
             unfinished = self._recording / f"new-{name}"
-            unfinished.write_text(words, "utf-8")
+            unfinished.write_text(self._commands[name][0], "utf-8")
             unfinished.rename(self._recording / f"tell-{name}")
             self._waiting[name] = time.monotonic()
 
@@ -291,6 +304,7 @@ class RealNemesis:
                 if each.phase != "stopping" and not each.has_been_refused:
                     wrong.append(f"{name} ended by itself. {process.told()}")
                 each.process = None
+                self._forget_commands(name)
                 self._enter(each, "down")
             elif each.phase in ("starting", "up"):
                 wrong += self._look_at(name, each, self._starts.health(name, process))
@@ -324,10 +338,13 @@ class RealNemesis:
                 error = answer.read_text("utf-8")
                 if error:
                     wrong.append(f"{name} could not carry out a command: {error}")
-                self._forget_command(name)
             elif time.monotonic() > since + TOLD_S:
                 wrong.append(f"{name} did not carry out a command in {TOLD_S:g} s")
-                self._forget_command(name)
+            else:
+                continue
+            self._commands[name].popleft()
+            self._forget_given(name)
+            self._give_command(name)
         return wrong
 
     def tell(self, kind: str, actor: str, **attributes: Any) -> None:
@@ -339,7 +356,11 @@ class RealNemesis:
         with self._file.open("a", encoding="utf-8") as file:
             file.write(f"{text}\n")
 
-    def _forget_command(self, name: str) -> None:
+    def _forget_commands(self, name: str) -> None:
+        self._commands[name].clear()
+        self._forget_given(name)
+
+    def _forget_given(self, name: str) -> None:
         self._waiting.pop(name, None)
         for each in ("tell", "told"):
             (self._recording / f"{each}-{name}").unlink(missing_ok=True)
