@@ -331,6 +331,13 @@ DEFECTS: dict[str, Defect] = {
         "TASK-065",
         "KIP-834, KAFKA-14299",
     ),
+    "keeps-offsets-of-doomed-stores": Defect(
+        "A store that is to be wiped keeps its offset until its files are gone.",
+        "TASK-003",
+        "Kafka 4.3.1, StateManagerUtil#closeStateManager",
+        EOS,
+        transactional=False,
+    ),
     "forgets-punctuations": Defect(
         "A commit leaves out tasks that have only punctuated since the last commit.",
         "TASK-066",

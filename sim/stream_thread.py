@@ -607,6 +607,9 @@ class StreamThread:
         task.close(closing)
         self._disk.closed(task, total, closing)
         if task.must_be_wiped or wipes_after(task.traits, closing):
+            self._world.trace.emit("task.wiping", self.name, task=task.id)
+            # The process may die before the files are gone.
+            yield self._world.time.timeout(0)
             self._world.trace.emit("task.wiped", self.name, task=task.id)
             self._disk.wipe(task.id)
         self._deadlines.progressed([task.id])

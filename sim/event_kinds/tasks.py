@@ -334,6 +334,15 @@ TASK_KINDS = (
         effect=_task_waiting,
     ),
     EventKind(
+        name="task.wiping",
+        meaning="The stores of a task are closed, and are about to be deleted from the disk.",
+        actor="thread",
+        about="task",
+        look=Look("disk", "instance", ".", "faults", 3, "the stores of {task} are to be wiped"),
+        footprint=Footprint(writes=("files {process} {task}",), reads=(TASK,)),
+        effect=Absent("the files are there until `task.wiped`"),
+    ),
+    EventKind(
         name="task.wiped",
         meaning="All stores of a task were deleted from the disk.",
         actor="thread",

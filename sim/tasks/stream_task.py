@@ -25,6 +25,7 @@ from streamproof.sim.decisions.recovery import (
     Traits,
     commits_after,
     opening,
+    wipes_after,
 )
 from streamproof.sim.decisions.refusals import is_left_out, is_too_large
 from streamproof.sim.segmented_store import SegmentedStore
@@ -329,10 +330,20 @@ class StreamTask:
         self.commit_stores(closing)
         if closing is Closing.CLEAN:
             self.tell_contents("store.closing")
-        self._close_stores(forgets_offsets=closing is Closing.CORRUPTED)
+        self._close_stores(forgets_offsets=self._forgets_offsets(closing))
         self._emit("task.closed", closing=closing.name)
         self.commit_needed = self.commit_requested = False
         self.become(TaskState.CLOSED)
+
+    def _forgets_offsets(self, closing: Closing) -> bool:
+        """Whether the stores forget their offsets before they are closed.
+
+        A store that is closed looks trustworthy if the process dies before the store is wiped.
+        """
+        is_doomed = wipes_after(self.traits, closing)
+        if self._config.defect("keeps-offsets-of-doomed-stores"):
+            is_doomed = False
+        return is_doomed or closing is Closing.CORRUPTED
 
     def _close_stores(self, *, forgets_offsets: bool = False) -> None:
         holders, self.stores = list(self.stores.values()), {}

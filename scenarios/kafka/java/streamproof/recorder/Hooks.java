@@ -114,6 +114,8 @@ public final class Hooks {
         Tasks::closing, "store.closing");
     application("closed", TASKS + "StateManagerUtil", "closeStateManager", "exit",
         Tasks::closed, "task.closed", "task.wiped");
+    application("deleting", "org.apache.kafka.common.utils.Utils", "delete", "enter",
+        Tasks::deleting, "task.wiping");
     application("processed", TASKS + "StreamTask", "doProcess", "enter", Processing::processed,
         "task.processed");
     application("processed-done", TASKS + "StreamTask", "doProcess", "exit", Processing::done,

@@ -11,6 +11,9 @@ final class Tasks {
 
   private static final Set<String> CORRUPTED = ConcurrentHashMap.newKeySet();
 
+  /** The state manager that a thread closes. */
+  private static final ThreadLocal<Object> CLOSING = new ThreadLocal<>();
+
   private Tasks() {
   }
 
@@ -65,12 +68,25 @@ final class Tasks {
   }
 
   static void closing(Seen call) {
+    CLOSING.set(managerOf(call));
     if ((Boolean) call.argument(2) && Events.isInThread()) {
       Contents.tell("store.closing", managerOf(call));
     }
   }
 
+  /** A directory is deleted; if it is that of a task whose stores are closed, this is a moment. */
+  static void deleting(Seen call) {
+    Object manager = CLOSING.get();
+    if (manager != null && Events.isInThread()
+        && Reflect.call(manager, "baseDir").equals(call.argument(0))) {
+      CLOSING.remove();
+      Events.emit(Line.of(Events.thread(), "task.wiping")
+          .task(Reflect.field(manager, "taskId")));
+    }
+  }
+
   static void closed(Seen call) {
+    CLOSING.remove();
     if (!Events.isInThread()) {
       // The process has only looked into the stores that it found at its start.
       return;
