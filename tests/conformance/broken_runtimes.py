@@ -24,7 +24,7 @@ from streamproof.sim.query_server import Answer, QueryServer, _Copy
 from streamproof.sim.releases import Release
 from streamproof.sim.state_directory import GLOBAL_STORES, StateDirectory
 from streamproof.sim.stream_thread import StreamThread
-from streamproof.sim.tasks import assignor, state_updater, task_committer
+from streamproof.sim.tasks import assignor, state_updater, stream_task, task_committer
 from streamproof.sim.tasks.format_rebuild import FormatRebuild, _Rebuilding
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.partition_assignor import PartitionAssignor
@@ -985,12 +985,16 @@ WRONG_HANDLING: list[tuple[str, str, Break]] = [
 ]
 """The requirement, the check, and a change that makes the runtime wrong."""
 
+
+def trusting_fenced_stores(patch: Patch) -> None:
+    """A fenced task keeps its stores, and they keep their offsets."""
+    for each in (stream_task, stream_thread):
+        patch.setattr(each, "wipes_after", lambda *_: False)
+
+
 WRONGLY_KEPT: list[tuple[str, Break]] = [
     ("TASK-053", wiping_what_it_opens),
     ("TASK-054", with_attribute(stream_thread, "wipes_after", wiping_after_errors)),
-    (
-        "TASK-003",
-        with_attribute(stream_thread, "wipes_after", lambda *_: False),
-    ),
+    ("TASK-003", trusting_fenced_stores),
 ]
 """The requirement of an invariant, and a change that breaks it."""
