@@ -40,7 +40,6 @@ __all__ = [
     "Broker",
     "coordinator_of",
     "free_ports",
-    "is_ready",
     "require_cluster",
     "start_again",
     "start_broker",
@@ -233,7 +232,7 @@ def start_again(processes: Processes, second: Broker) -> Broker:
     return second._replace(process=processes.start("broker-2-again", second.command))
 
 
-def is_ready(address: str, brokers: int = 1) -> bool:
+def _is_ready(address: str, brokers: int = 1) -> bool:
     """Whether a broker serves clients at an address, and knows that so many brokers are ready."""
     try:
         return _brokers_of(address) >= brokers
@@ -372,7 +371,7 @@ def _await(broker: Broker, patience_s: float, brokers: int = 1) -> None:
     """Wait until a broker serves clients; UsageError if it ends, or is not ready after so long."""
     deadline = time.monotonic() + patience_s
     while broker.process.is_running and time.monotonic() < deadline:
-        if is_ready(broker.address, brokers):
+        if _is_ready(broker.address, brokers):
             return
         time.sleep(POLL_S)
     how = f"is not ready after {patience_s:g} s" if broker.process.is_running else "ended"

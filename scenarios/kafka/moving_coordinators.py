@@ -98,12 +98,19 @@ class MovingCoordinators:
         elif time.monotonic() > self._until:
             raise UsageError(f"Logs were not taken off the second broker in {TOLD_S:g} s.")
 
+    def _have_moved(self) -> bool:
+        try:
+            return all(coordinator_of(self._first.address, role) == 1 for role in ROLES)
+        except OSError:
+            # The first broker is too busy to answer, and is asked again.
+            return False
+
     def _look_at_the_coordinators(self) -> None:
         now = time.monotonic()
         if now < self._ask_at:
             return
         self._ask_at = now + ASK_S
-        if all(coordinator_of(self._first.address, role) == 1 for role in ROLES):
+        if self._have_moved():
             for role in ROLES:
                 self._tell("coordinator.back", "brokers", what=role)
             self._second = start_again(self._processes, self._second)

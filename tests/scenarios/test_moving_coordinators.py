@@ -131,6 +131,25 @@ def test_the_broker_is_killed_only_after_its_logs_are_placed(
     assert not moving.are_away
 
 
+def test_a_broker_that_does_not_answer_is_asked_again(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moving, _, sender = moving_of(processes, monkeypatch, [1, 1])
+    moving.move()
+    (sender / "placed").touch()
+    moving.look()
+    with monkeypatch.context() as busy:
+
+        def fail(*_: object) -> int:
+            raise TimeoutError
+
+        busy.setattr(moving_coordinators, "coordinator_of", fail)
+        moving.look()
+        assert moving.are_away
+    moving.look()
+    assert not moving.are_away
+
+
 @pytest.mark.parametrize(
     ("placed", "answers", "message"),
     [
