@@ -192,7 +192,12 @@ class StateDirectory:
     # Locks.
 
     def lock(self, task_id: str, thread: str) -> bool:
-        """Lock the directory of a task for a thread; return whether the thread has the lock."""
+        """Lock the directory of a task for a thread; return whether the thread has the lock.
+
+        Kafka locks nothing in an application without persistent stores (StateDirectory#lock). There
+        a thread that has lost a task without knowing may have it open beside the next thread, which
+        does not come about here.
+        """
         self._disk.used.setdefault(task_id, self._host.now)
         return self._owners.setdefault(task_id, thread) == thread
 
@@ -377,25 +382,18 @@ def sum_at_close(task: StreamTask, closing: Closing, *, with_memory: bool = Fals
     """
     if not task.stores:
         return None
+    kept = [each for each in task.stores.values() if each.database.persistent or with_memory]
     if closing is Closing.CLEAN:
-        return next_offset_sum(task, with_memory=with_memory)
-    offsets = [
-        each.store.committed_offset(topic_partition(each.changelog))
-        for each in task.stores.values()
-        if each.database.persistent
-    ]
+        return offset_sum(None if each.offset is None else each.offset + 1 for each in kept)
+    offsets = [each.store.committed_offset(topic_partition(each.changelog)) for each in kept]
     return offset_sum(None if each in (None, OFFSET_UNKNOWN) else each + 1 for each in offsets)
 
 
-def next_offset_sum(task: StreamTask, *, with_memory: bool = False) -> int:
-    """The offset sum of an open task, over its stores that outlive the process.
+def next_offset_sum(task: StreamTask) -> int:
+    """The offset sum of an open task, over all of its stores, those in memory included.
 
-    Args:
-        task: the task.
-        with_memory: whether stores in memory count as well, as with a defect.
+    Source: Kafka, TaskManager#taskOffsetSums, ProcessorStateManager#changelogOffsets.
     """
     return offset_sum(
-        None if each.offset is None else each.offset + 1
-        for each in task.stores.values()
-        if each.database.persistent or with_memory
+        None if each.offset is None else each.offset + 1 for each in task.stores.values()
     )

@@ -270,8 +270,8 @@ class OpenTasksAreReported(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._states: dict[tuple[str, str], str] = {}
-        # By open task and changelog, the offset after what the store has. The simulated runtime
-        # leaves stores in memory out (Kafka: ProcessorStateManager#changelogOffsets).
+        # By open task and changelog, the offset after what its store has, also one in memory
+        # (Kafka, ProcessorStateManager#changelogOffsets).
         self._offsets: dict[tuple[str, str], dict[str, int]] = {}
         self._seen: set[str] = set()
 
@@ -298,8 +298,7 @@ class OpenTasksAreReported(Invariant):
 
     def _opened(self, event: Event) -> Iterator[str]:
         offsets = self._offsets.setdefault((event.actor, event.task), {})
-        if event.attributes["persistent"] or self.history.of_kafka:
-            offsets[event.partition] = max(event.offset + 1, 0)
+        offsets[event.partition] = max(event.offset + 1, 0)
         yield from ()
 
     def _restored(self, event: Event) -> Iterator[str]:

@@ -17,7 +17,7 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing
 from streamproof.sim.disks import InstanceDisk, RealDisk, SimulatedDisk
-from streamproof.sim.state_directory import StateDirectory, next_offset_sum
+from streamproof.sim.state_directory import StateDirectory, next_offset_sum, sum_at_close
 from streamproof.sim.tasks.store_holder import topic_partition
 from streamproof.sim.tasks.stream_task import StreamTask
 from streamproof.sim.tasks.task_config import TaskConfig
@@ -234,8 +234,9 @@ def test_what_is_in_memory_is_not_there_any_more(tmp_path: Path) -> None:
     make_store = partial(directory.make_store, formats=(1,))
     task.open(directory.directory("0_0"), make_store, producer, was_empty=True)  # type: ignore[arg-type]
     task.stores["memory"].offset, task.stores["counts"].offset = 100, 7
-    assert next_offset_sum(task) == 8
-    total = next_offset_sum(task)
+    assert next_offset_sum(task) == 109
+    total = sum_at_close(task, Closing.CLEAN)
+    assert total == 8
     task.suspend()
     task.close(Closing.CLEAN)
     directory.closed(task, total, Closing.CLEAN)

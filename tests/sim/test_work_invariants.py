@@ -432,9 +432,7 @@ def test_a_standby_keeps_up_with_its_input(
     assert len(watch.end()) == count
 
 
-@pytest.mark.parametrize(("of_kafka", "total"), [(False, 0), (True, 10)])
-def test_a_store_in_memory_counts_in_a_report_of_kafka(*, of_kafka: bool, total: int) -> None:
-    """The simulated runtime reports what a task has on its disk."""
+def test_a_store_in_memory_counts_in_the_report_of_an_open_task() -> None:
     store = {"task": "0_0", "partition": "log-0"}
     events: list[Happens] = [
         (0, "store.opened", {**store, "persistent": False}),
@@ -443,8 +441,8 @@ def test_a_store_in_memory_counts_in_a_report_of_kafka(*, of_kafka: bool, total:
     ]
     for reported in (0, 10):
         report = 2, "thread.subscribed", {"used": 11, "sums": {"0_0": reported}}
-        messages, _ = found(OpenTasksAreReported, *events, report, of_kafka=of_kafka)
-        assert len(messages) == (reported != total)
+        messages, _ = found(OpenTasksAreReported, *events, report)
+        assert len(messages) == (reported != 10)
 
 
 def test_a_thread_reports_that_its_own_task_runs() -> None:
