@@ -42,11 +42,16 @@ class PlantedPatch(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The search for one mistake: the worlds that were run, and what broke in the last one."""
+    """The search for one mistake: the worlds that were run, and what broke in the last one.
+
+    Attributes:
+        problem: the error with which a world has ended instead; empty if none has.
+    """
 
     worlds: int
     requirements: list[str]
     invariant: str
+    problem: str = ""
 
 
 def planted() -> list[PlantedPatch]:
@@ -68,13 +73,14 @@ def search(patch: PlantedPatch, budget: str, seed: str, out: Path) -> Search:
     done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
     if done.returncode == ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
-    if done.returncode not in (ExitCode.SUCCESS, ExitCode.FAILURE):
+    if done.returncode not in (ExitCode.SUCCESS, ExitCode.FAILURE, ExitCode.SUITE_ERROR):
         sys.exit(f"The search for {patch.function} ended with exit code {done.returncode}.")
     _, *lines = (out / LEDGER).read_bytes().splitlines()
     runs = [msgspec.json.decode(line, type=Explored) for line in lines]
     broken = next((run for run in runs if run.violations), None)
     if broken is None:
-        return Search(len(runs), [], "")
+        problem = next((run.problem for run in runs if run.problem), "")
+        return Search(len(runs), [], "", problem)
     requirements = list(dict.fromkeys(requirement for requirement, _ in broken.violations))
     return Search(len(runs), requirements, broken.invariant)
 
@@ -102,7 +108,7 @@ def main() -> None:
             if not found.requirements:
                 survivors.append(patch.function)
             seconds = f"{time.monotonic() - begun:.0f}"
-            broken = ", ".join(found.requirements) or "nothing"
+            broken = ", ".join(found.requirements) or found.problem or "nothing"
             table.add_row(patch.function, str(found.worlds), seconds, broken, found.invariant)
     Console().print(table)
     Console().print(f"Survived: {', '.join(survivors) or 'none'}.")

@@ -246,7 +246,7 @@ def _explore(
         )
         return ExitCode.INTERRUPTED
     if problems := [each for each in ledger.runs if each.problem]:
-        console.print(problem_line(problems[0], worlds.subject), soft_wrap=True)
+        console.print(problem_line(problems[0], worlds.subject, request.patch), soft_wrap=True)
         return ExitCode.SUITE_ERROR
     if not written:
         console.print("Nothing was found.")

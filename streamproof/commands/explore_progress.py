@@ -135,14 +135,26 @@ def print_summary(console: Console, ledger: Ledger, space: PlanSpace) -> None:
         console.print(Padding(Text(f"Not reached: {names}."), (0, 0, 0, 2)))
 
 
-def problem_line(run: Explored, subject: str) -> Text:
-    """One line on a run that raised an error."""
-    blame = (
-        f"Either what {subject} answers cannot be worked with, which `streamproof verify` tells, "
-        "or this is a mistake in the simulator."
-        if subject
-        else "This is a mistake in the simulator."
-    )
+def problem_line(run: Explored, subject: str, patch: str = "") -> Text:
+    """One line on a run that raised an error, which blames nobody who may be right.
+
+    Args:
+        run: the run.
+        subject: the store inside its tasks; empty without one.
+        patch: the patch of its runtime, as ``FILE.py:FUNCTION``; empty without one.
+    """
+    blame = "This is a mistake in the simulator."
+    if patch:
+        blame = (
+            f"Either the patch {patch} leaves the runtime unable to go on, which "
+            f"`streamproof explore --seed {run.seed} --runs 1` without it tells, or this is a "
+            "mistake in the simulator."
+        )
+    elif subject:
+        blame = (
+            f"Either what {subject} answers cannot be worked with, which `streamproof verify` "
+            "tells, or this is a mistake in the simulator."
+        )
     return Text(f"✗ seed {run.seed} came to no end: {run.problem}. {blame}", style="red")
 
 

@@ -240,7 +240,7 @@ def revives_first_task_alone(original, thread, assignment):
     """thread.take_assignment: (outside) Of the tasks whose transaction is in doubt, only the first begins anew."""
     if "_begin_anew" not in vars(thread):
         begin = thread._begin_anew
-        thread._begin_anew = lambda tasks, closing=Closing.CORRUPTED: begin(tasks[:1], closing)
+        thread._begin_anew = lambda tasks, *more: begin(tasks[:1], *more)
     yield from original(thread, assignment)
 
 

@@ -208,6 +208,27 @@ def test_a_patch_that_raises_ends_an_exploration(
     assert isinstance(result.exception, PatchError)
 
 
+FORGETFUL = """
+def mistake(original, thread, assignment):
+    yield from original(thread, assignment)
+    thread._pending = None
+"""
+
+
+def test_what_a_patch_leaves_behind_is_not_blamed_on_the_simulator_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later step fails, in which the patch has no part any more."""
+    scenario(tmp_path, FORGETFUL)
+    monkeypatch.chdir(tmp_path)
+    words = ["explore", "--patch", "mine.py:mistake", "--seam", "thread.take_assignment"]
+    result = CliRunner().invoke(app, [*words, "--runs", "5", "--jobs", "1"])
+    assert result.exit_code == 70, result.output
+    told = " ".join(result.output.split())
+    assert "Either the patch mine.py:mistake leaves the runtime unable to go on" in told
+    assert "`streamproof explore --seed" in told
+
+
 def test_a_seam_without_a_patch_is_refused() -> None:
     result = CliRunner().invoke(app, ["explore", "--seam", "consumer.seek"])
     assert isinstance(result.exception, UsageError)
