@@ -34,6 +34,7 @@ from streamproof.stores.runtime.restoration import StandbyUpdateListener, StateR
 
 __all__ = [
     "ADDITIONAL_RETENTION_MS",
+    "CLEANUP_DELAY_MS",
     "NO_MAX_AGE_MS",
     "SEGMENT_MS",
     "TASK_TIMEOUT_MS",
@@ -65,6 +66,9 @@ SEGMENT_MS = 604_800_000
 
 NO_MAX_AGE_MS = -1
 """``state.cleanup.dir.max.age.ms``: no directory is too old."""
+
+CLEANUP_DELAY_MS = 600_000
+"""The default of ``state.cleanup.delay.ms``."""
 
 TASK_TIMEOUT_MS = 300_000
 """``task.timeout.ms``."""
@@ -185,7 +189,7 @@ class StreamsConfig:
     probing_rebalance_interval_ms: int = 600_000
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = HEARTBEAT_MS
-    state_cleanup_delay_ms: int = 600_000
+    state_cleanup_delay_ms: int = CLEANUP_DELAY_MS
     metrics_recording_level: Level = "INFO"
     live_format: LiveFormat = "assignment"
     assignor: AssignorConfig = field(default_factory=AssignorConfig)
@@ -456,6 +460,7 @@ class Application:
             task_timeout_ms=config.task_timeout_ms,
             topic_delete_retention_ms=config.topic_delete_retention_ms,
             auto_offset_reset=config.auto_offset_reset,
+            state_cleanup_delay_ms=config.state_cleanup_delay_ms,
             state_cleanup_dir_max_age_ms=config.state_cleanup_dir_max_age_ms,
             handlers=asdict(config.handlers),
             output_max_message_bytes=config.output_max_message_bytes,

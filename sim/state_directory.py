@@ -325,7 +325,7 @@ class StateDirectory:
         for task_id in self._tasks:
             if self._host.now - self._disk.used.get(task_id, self._host.now) > max_age_ms:
                 self._world.marks.sometimes("a directory was too old when its process started")
-                self._delete(task_id, max_age_ms)
+                self._delete(task_id)
 
     def clean(self, delay_ms: int, is_running: Callable[[], bool] = lambda: True) -> Steps:
         """Delete the directories of tasks that were unused for long, from time to time, for ever.
@@ -356,15 +356,15 @@ class StateDirectory:
         idle_ms = self._host.now - self._disk.used[task_id]
         if idle_ms > delay_ms:
             self._world.marks.sometimes("the directory of a task was cleaned up")
-            self._delete(task_id, delay_ms)
+            self._delete(task_id)
             if self._world.defect("keeps-lock-after-cleaning"):
                 return
         # Deleted or not, the directory must be free for other threads again (KAFKA-16025).
         self.unlock(task_id, _CLEANER)
 
-    def _delete(self, task_id: str, delay_ms: int) -> None:
+    def _delete(self, task_id: str) -> None:
         self.wipe(task_id)
-        self._world.trace.emit("state.cleaned", self._host.name, task=task_id, delay_ms=delay_ms)
+        self._world.trace.emit("state.cleaned", self._host.name, task=task_id)
 
 
 def sum_at_close(task: StreamTask, closing: Closing, *, with_memory: bool = False) -> int | None:

@@ -26,7 +26,7 @@ from streamproof.scenarios.kafka.observable import (
     OF_THE_DRIVER,
     UNOBSERVED,
 )
-from streamproof.sim.application import NO_MAX_AGE_MS, TASK_TIMEOUT_MS
+from streamproof.sim.application import CLEANUP_DELAY_MS, NO_MAX_AGE_MS, TASK_TIMEOUT_MS
 from streamproof.sim.attribute_codec import attribute_decoder
 from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS
 from streamproof.sim.decisions.refusals import MAX_MESSAGE_BYTES
@@ -334,6 +334,7 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
         ),
         # The handlers of a real application are classes; the recorder does not follow them.
         "handlers": {},
+        "state_cleanup_delay_ms": int(settings.get("state.cleanup.delay.ms") or CLEANUP_DELAY_MS),
         "state_cleanup_dir_max_age_ms": int(
             settings.get("state.cleanup.dir.max.age.ms") or NO_MAX_AGE_MS
         ),

@@ -142,6 +142,7 @@ INSTANCE_KINDS = (
             "output_max_message_bytes": Attribute(
                 int, "`max.message.bytes` of the output topics, in bytes"
             ),
+            "state_cleanup_delay_ms": Attribute(int, "`state.cleanup.delay.ms`"),
             "state_cleanup_dir_max_age_ms": Attribute(
                 int, "`state.cleanup.dir.max.age.ms` (KIP-1259); -1 for none"
             ),

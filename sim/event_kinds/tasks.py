@@ -161,14 +161,9 @@ TASK_KINDS = (
     ),
     EventKind(
         name="state.cleaned",
-        meaning="The directory of a task was deleted because it was unused for long.",
+        meaning="The directory of a task was deleted because it was unused for too long: for `state.cleanup.delay.ms`, or at the start for `state.cleanup.dir.max.age.ms`.",
         actor="process",
         about="task",
-        attributes={
-            "delay_ms": Attribute(
-                int, "`state.cleanup.delay.ms`; at the start, `state.cleanup.dir.max.age.ms`"
-            )
-        },
         look=Look(
             "disk",
             "instance",

@@ -59,11 +59,16 @@ class HotDirectoryIsKept(Invariant):
         self._open: dict[tuple[str, str], None] = {}
         self._closed: dict[tuple[str, str], int] = {}
         self._changelogs: Mapping[str, list[str]] = {}
+        self._delay_ms = self._max_age_ms = 0
+        # The processes that have started, and have no thread yet.
+        self._starting: set[str] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
             "application.started": self._configured,
+            "instance.started": self._started,
+            "thread.producer": self._begun,
             "task.state": self._state,
             "instance.crashed": self._gone,
             "instance.stopped": self._gone,
@@ -72,6 +77,16 @@ class HotDirectoryIsKept(Invariant):
 
     def _configured(self, event: Event) -> Iterator[str]:
         self._changelogs = event.attributes["changelogs"]
+        self._delay_ms = event.attributes["state_cleanup_delay_ms"]
+        self._max_age_ms = event.attributes["state_cleanup_dir_max_age_ms"]
+        yield from ()
+
+    def _started(self, event: Event) -> Iterator[str]:
+        self._starting.add(event.actor)
+        yield from ()
+
+    def _begun(self, event: Event) -> Iterator[str]:
+        self._starting.discard(event.process)
         yield from ()
 
     def _state(self, event: Event) -> Iterator[str]:
@@ -94,11 +109,13 @@ class HotDirectoryIsKept(Invariant):
         if here in self._open:
             yield f"the directory of task {event.task} was deleted while the task was open"
         self.tried |= here in self._closed
-        closed, delay_ms = self._closed.get(here), event.attributes["delay_ms"]
-        if closed is not None and event.time - closed < delay_ms * _TRUE_CLOCKS:
+        closed, name, least_ms = self._closed.get(here), "state.cleanup.delay.ms", self._delay_ms
+        if event.actor in self._starting:
+            name, least_ms = "state.cleanup.dir.max.age.ms", self._max_age_ms
+        if closed is not None and event.time - closed < least_ms * _TRUE_CLOCKS:
             yield (
                 f"the directory of task {event.task} was deleted {event.time - closed} ms after "
-                f"its last use, but state.cleanup.delay.ms is {delay_ms}"
+                f"its last use, but {name} is {least_ms}"
             )
 
 

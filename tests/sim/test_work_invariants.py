@@ -22,7 +22,10 @@ from streamproof.sim.invariants.punctuated_writes import PunctuatedWritesHaveThe
 from streamproof.sim.invariants.punctuation_schedules import PunctuationsKeepTheirSchedule
 from streamproof.sim.invariants.reports import OpenTasksAreReported
 from streamproof.sim.invariants.restoring_tasks import RestoringTasksAreClosedCleanly
-from streamproof.sim.invariants.state_directories import NothingIsCleanedWhileRestoring
+from streamproof.sim.invariants.state_directories import (
+    HotDirectoryIsKept,
+    NothingIsCleanedWhileRestoring,
+)
 from streamproof.sim.invariants.store_formats import PreparedStoresAreBuilt
 from streamproof.sim.invariants.visibility import StandbyKeepsUp
 from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
@@ -263,9 +266,37 @@ def test_a_round_of_the_cleaner_does_not_pass_while_a_process_stands_still(
         (10, "thread.assigned", {"active": ["0_0"]}),
         (20, "instance.stood_still", {}),
         (went_on, "instance.went_on", {}),
-        (9_500, "state.cleaned", {"actor": "a", "task": "0_1", "delay_ms": 1_000}),
+        (9_500, "state.cleaned", {"actor": "a", "task": "0_1"}),
     ]
     assert len(found(NothingIsCleanedWhileRestoring, *events)[0]) == count
+
+
+@pytest.mark.parametrize(
+    ("cleaned_at", "is_starting", "wrong"),
+    [(1_400, False, 1), (2_000, False, 0), (1_400, True, 0), (1_100, True, 1)],
+)
+def test_a_directory_is_deleted_only_after_the_time_that_the_settings_name(
+    cleaned_at: int, is_starting: bool, wrong: int
+) -> None:
+    """The cleaner and the start have a time each; what the runtime says of them does not count."""
+    settings = {
+        "changelogs": {"0_0": ["log-0"]},
+        "state_cleanup_delay_ms": 1_000,
+        "state_cleanup_dir_max_age_ms": 300,
+    }
+    closed = {"task": "0_0", "before": "SUSPENDED", "after": "CLOSED"}
+    again: list[Happens] = [(1_050, "instance.stopped", {}), (1_060, "instance.started", {})]
+    events: list[Happens] = [
+        (0, "application.started", settings),
+        (0, "instance.started", {}),
+        (1, "thread.producer", {}),
+        (1_000, "task.state", closed),
+        *(again if is_starting else []),
+        (cleaned_at, "state.cleaned", {"actor": "a", "task": "0_0"}),
+    ]
+    messages, tried = found(HotDirectoryIsKept, *events)
+    assert tried
+    assert len(messages) == wrong
 
 
 @pytest.mark.parametrize(("offset", "wrong"), [(6, 0), (7, 0), (8, 1)])
