@@ -161,7 +161,8 @@ TASK_KINDS = (
     ),
     EventKind(
         name="state.cleaned",
-        meaning="The directory of a task was deleted because it was unused for too long: for `state.cleanup.delay.ms`, or at the start for `state.cleanup.dir.max.age.ms`.",
+        meaning="The directory of a task was deleted because it was unused for too long: for "
+        "`state.cleanup.delay.ms`, or at the start for `state.cleanup.dir.max.age.ms`.",
         actor="process",
         about="task",
         look=Look(
