@@ -20,6 +20,9 @@ from streamproof.sim.trace import Event
 __all__ = ["Log", "LogHistory", "LogRecord", "LogsUnknownError", "UnknownLogs"]
 
 FAULTS = (
+    "broker.refused",
+    "broker.stalled",
+    "coordinator.away",
     "instance.crashed",
     "instance.stood_still",
     "network.cut",
@@ -30,6 +33,8 @@ FAULTS = (
     "thread.died",
     "thread.lost",
     "thread.timed_out",
+    "updater.died",
+    "updater.failed",
 )
 """The kinds of events that show that something went wrong."""
 

@@ -39,16 +39,31 @@ def _spans(records: list[LogRecord], value: bytes | None, clean: int) -> list[Sp
         records: the records of the key.
         value: the value.
         clean: the offset before which a compaction may have removed all but the last record.
+
+    Returns:
+        the parts in their order; no two have an offset in common.
     """
     found: list[Span] = []
     before, start = None, -1
     for number, record in enumerate(records):
         if before == value:
-            found.append((start, _end_of(records, number, clean)))
+            _add(found, start, _end_of(records, number, clean))
         before, start = record.value, record.offset
     if before == value:
-        found.append((start, FAR))
+        _add(found, start, FAR)
     return found
+
+
+def _add(spans: list[Span], first: int, last: int) -> None:
+    """Add a part that begins no earlier than the others, as one with the last if they overlap.
+
+    Parts that overlap would become more with each key that they are compared with, until no memory
+    has room for them.
+    """
+    if spans and first <= spans[-1][1]:
+        begin, end = spans.pop()
+        first, last = begin, max(end, last)
+    spans.append((first, last))
 
 
 def _end_of(records: list[LogRecord], number: int, clean: int) -> int:

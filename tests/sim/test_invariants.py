@@ -449,13 +449,23 @@ def test_nothing_is_left_to_commit_after_a_reset_to_the_end(
     assert len(found(CommittedInputWasProcessed, *events, of_kafka=of_kafka)) == count
 
 
-@pytest.mark.parametrize(("kind", "is_fault"), [("stood_still", True), ("paused", False)])
+@pytest.mark.parametrize(
+    ("kind", "is_fault"),
+    [
+        ("instance.stood_still", True),
+        ("instance.paused", False),
+        # A process that stops meanwhile cannot commit, and closes its tasks uncleanly.
+        ("coordinator.away", True),
+        ("broker.stalled", True),
+        ("instance.stopped", False),
+    ],
+)
 def test_a_process_that_stands_still_is_a_fault_and_one_that_holds_its_work_is_not(
     kind: str, *, is_fault: bool
 ) -> None:
     """The group may go on without the former, whose tasks start over elsewhere."""
     history = LogHistory(exactly_once=False)
-    history.see(made(0, "a", f"instance.{kind}"))
+    history.see(made(0, "a", kind))
     assert history.has_failed == is_fault
 
 
