@@ -45,6 +45,7 @@ MARKS = (
     "a static member took the place of its predecessor",
     "a static member waited for its predecessor",
     "a task idled",
+    "a task that had run before became active again with its stores open",
     "a task waited for a lag that was not known",
     "a task waited for records that the broker had",
     "a task was committed while it was restored",

@@ -120,6 +120,14 @@ _SCARCE: dict[str, Mapping[str, Any]] = {
         "topologies": _JOINS,
         "settings": {"max_task_idle_ms": [0], "max_poll_records": [3]},
     },
+    # What stays from the first time shows then: punctuations, caches, positions.
+    "a task that had run before became active again with its stores open": {
+        "topologies": ["punctuated-count"],
+        "upgrades": [""],
+        "kinds": ["bounce"],
+        "plan": {"instances": [2]},
+        "settings": {"recycles_tasks": [True], "probing_rebalance_interval_ms": [5_000]},
+    },
     "a task whose directory was taken waited": {"plan": {"threads": [2]}},
     "a transaction was aborted because it took too long": {
         "guarantees": ["exactly-once"],

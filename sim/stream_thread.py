@@ -587,6 +587,8 @@ class StreamThread:
         task.recycle(is_active=is_active)
         role = "a standby became an active task" if is_active else "an active task became a standby"
         self._world.marks.sometimes(f"{role} with its stores open")
+        again = "a task that had run before became active again with its stores open"
+        self._world.marks.sometimes(again, holds=is_active and task.has_run)
         if is_active:
             self._standbys.discard(task.id)
         else:

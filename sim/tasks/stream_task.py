@@ -96,6 +96,7 @@ class StreamTask:
         corrupted: whether its stores cannot be trusted any more.
         must_be_wiped: whether it is corrupted, but a store could not forget its offset.
         found_nothing: whether the last attempt to process found no record.
+        has_run: whether it has run as an active task with the stores that are open.
         idling_since: since when the task has not been ready, by the clock of its host; ``None`` if
             it was ready last (Kafka: TaskMetadata#timeCurrentIdlingStarted).
     """
@@ -126,6 +127,7 @@ class StreamTask:
         self._metrics: TaskMetrics | None = None
         self._waiting: dict[str, Waiting] = {}
         self._enforced: tuple[str, ...] = ()
+        self.has_run = False
         self.idling_since: int | None = None
         self._consumed: dict[str, int] = {}
         # The committed offsets, so that markers at the end of an input are committed only once.
@@ -266,6 +268,7 @@ class StreamTask:
         self._emit("task.state", before=self.state.name, after=state.name)
         self.state = state
         if state is TaskState.RUNNING:
+            self.has_run = True
             if self._registry is not None:
                 buffered = self.queues.total_buffered
                 self._metrics = TaskMetrics(self._registry, self._actor, self.id, buffered)
