@@ -187,6 +187,7 @@ def _beneath(group: FailureGroup) -> list[RenderableType]:
 
 
 def _short(text: str) -> str:
-    """A bounded text without control characters, for a terminal."""
+    """A bounded text in one line without control characters, for a terminal."""
+    text = " / ".join(filter(None, map(str.strip, text.splitlines()))).replace(": / ", ": ")
     clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     return clean if len(clean) <= MOST_CHARACTERS else f"{clean[:MOST_CHARACTERS]}…"
