@@ -80,7 +80,7 @@ class _ClosedTasks(Invariant):
             "store.opened": self._opened,
             "store.committed": self._commit,
             "task.closed": self._close,
-            "task.wiped": self._wiped,
+            **dict.fromkeys(("task.wiping", "task.wiped"), self._wiped),
             "state.cleaned": self._wiped,
             "thread.died": self._died,
             "thread.producer": self._replaced,

@@ -199,7 +199,11 @@ class ReadyCopiesAreComplete(_Copies):
 
 
 class CopiesTakeOverWhenReady(_Copies):
-    """The first old instance is stopped when new instances have complete copies of all stores."""
+    """The first old instance is stopped when new instances have complete copies of all stores.
+
+    A copy that was complete when its process said so may start over before that, as a state updater
+    can die. The operator has waited for what was said.
+    """
 
     name = "old instances are stopped when new ones are ready to take over"
     requirement = "UPGRADE-115"
@@ -209,25 +213,39 @@ class CopiesTakeOverWhenReady(_Copies):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._has_begun = False
+        # By process and changelog, the copies that were complete when their process said so.
+        self._complete: set[tuple[str, str]] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {**super().observers, "instance.retired": self._retire}
+
+    def _ready(self, event: Event) -> Iterator[str]:
+        yield from super()._ready(event)
+        self._complete.update(
+            here for here in self.stores if here[0] == event.actor and self._is_complete(*here)
+        )
+
+    def _end(self, event: Event) -> Iterator[str]:
+        yield from super()._end(event)
+        self._complete = {here for here in self._complete if here[0] != event.actor}
+
+    def _is_complete(self, process: str, partition: str) -> bool:
+        """Whether an open store of a process is a copy in the newer format that lacks nothing."""
+        store = self.stores[process, partition]
+        is_newer = store.place.endswith(NEWER) or not store.persistent
+        is_copy = is_newer and self.configured(process) == [2]
+        return is_copy and not self._lacks(process, partition)
 
     def _retire(self, event: Event) -> Iterator[str]:
         if self._has_begun:
             # A new instance may die while the old ones are stopped, one after the other.
             return
         self._has_begun = self.tried = True
+        complete = self._complete | {
+            here for here in self.stores if here[0] in self.said and self._is_complete(*here)
+        }
+        copied = {partition for _, partition in complete}
         for partition in self.changelogs:
-            copies = [
-                process
-                for (process, each), store in self.stores.items()
-                if each == partition
-                and self.configured(process) == [2]
-                and (store.place.endswith(NEWER) or not store.persistent)
-                and process in self.said
-                and not self._lacks(process, partition)
-            ]
-            if not copies:
+            if partition not in copied:
                 yield f"{event.actor} is stopped, but no new instance is ready with {partition}"

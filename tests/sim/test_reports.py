@@ -221,3 +221,19 @@ def test_a_thread_of_kafka_leaves_out_a_task_that_another_one_is_opening(opens: 
     assert found == (
         [] if opens else ["instance-0/thread-1 does not report task 0_0, whose stores have 5"]
     )
+
+
+@pytest.mark.parametrize(("kind", "count"), [("task.wiping", 0), ("task.wiped", 0), (None, 1)])
+def test_nobody_reports_a_task_that_is_about_to_be_wiped(kind: str | None, count: int) -> None:
+    """Its stores have forgotten their offsets, and its thread keeps the lock until it is gone."""
+    place = {"task": "0_0", "partition": "counts-changelog-0"}
+    events = [
+        made(0, "instance-0", "instance.started", release="4.3"),
+        made(1, "instance-0/thread-1", "store.opened", **place, persistent=True),
+        made(2, "instance-0/thread-1", "store.committed", **place, offset=4),
+        made(3, "instance-0/thread-1", "task.closed", task="0_0", closing="DIRTY"),
+    ]
+    if kind:
+        events.append(made(4, "instance-0/thread-1", kind, task="0_0"))
+    events.append(made(5, "instance-0/thread-0", "thread.subscribed", used=11))
+    assert len(judged(events, WhatAnyThreadClosedIsReported)) == count

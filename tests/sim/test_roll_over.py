@@ -1,0 +1,60 @@
+"""When the old instances of a roll-over may be stopped, in a few events (KIP-258)."""
+
+from __future__ import annotations
+
+import pytest
+from hand_made_events import made
+
+from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.invariants.roll_over import CopiesTakeOverWhenReady
+from streamproof.sim.invariants.store_formats import NAMES_FORMATS
+from streamproof.sim.trace import Event
+
+NEW = "instance-1"
+THREAD = f"{NEW}/thread-0"
+PLACE = {"task": "0_0", "partition": "app-s-changelog-0"}
+
+
+def opened(sequence: int, offset: int) -> Event:
+    return made(
+        sequence, THREAD, "store.opened", **PLACE, offset=offset, place="s-v2", persistent=True
+    )
+
+
+READY = made(5, NEW, "instance.ready")
+RESTORED = made(4, THREAD, "store.restored", **PLACE, offset=1)
+CLOSED = made(6, THREAD, "task.closed", task="0_0", closing="DIRTY")
+REOPENED = opened(7, 0)
+CRASHED = made(8, NEW, "instance.crashed")
+
+
+@pytest.mark.parametrize(
+    ("events", "count"),
+    [
+        ([], 1),
+        ([READY], 1),
+        ([RESTORED], 1),
+        ([RESTORED, READY], 0),
+        ([RESTORED, READY, CLOSED], 0),
+        ([RESTORED, READY, CLOSED, REOPENED], 0),
+        ([RESTORED, READY, CLOSED, REOPENED, CRASHED], 1),
+    ],
+)
+def test_an_operator_may_rely_on_what_was_ready(events: list[Event], count: int) -> None:
+    """A copy may start over after its process was ready, but not with another process."""
+    history = LogHistory(exactly_once=False)
+    see = CopiesTakeOverWhenReady(history).observers
+    begun = [
+        made(0, "app", "application.started", changelogs={"0_0": ["app-s-changelog-0"]}),
+        made(1, NEW, "instance.started", release=NAMES_FORMATS),
+        *(
+            made(2, "brokers", "log.appended", partition=PLACE["partition"], offset=each)
+            for each in range(2)
+        ),
+        opened(3, -1),
+    ]
+    found = []
+    for each in [*begun, *events, made(9, "instance-0", "instance.retired")]:
+        history.see(each)
+        found += see[each.kind](each) if each.kind in see else ()
+    assert len(found) == count
