@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 from streamproof.sim.trace import Event
+from streamproof.sim.upgraded_formats import NEWER
 
 __all__ = ["ForeignAppends"]
 
@@ -35,8 +36,6 @@ class ForeignAppends:
         self._next: dict[tuple[str, str], int] = {}
         # How far a newer format was built from a changelog, by process and changelog.
         self._rebuilt: dict[tuple[str, str], int] = {}
-        # The formats that a process was started with last.
-        self._formats: dict[str, list[int]] = {}
         self.partitions: set[str] = set()
 
     def of(self, process: str, partition: str) -> AbstractSet[int]:
@@ -57,7 +56,7 @@ class ForeignAppends:
             "update.start": self._start,
             "store.restored": self._restored,
             "store.rebuilt": self._note_rebuilt,
-            "instance.started": self._started,
+            "store.opened": self._opened,
             "task.closed": self._closed,
             "task.recycled": self._closed,
             "instance.crashed": self._gone,
@@ -104,11 +103,9 @@ class ForeignAppends:
     def _note_rebuilt(self, event: Event) -> None:
         self._rebuilt[event.process, event.partition] = event.offset
 
-    def _started(self, event: Event) -> None:
+    def _opened(self, event: Event) -> None:
         """Take note that a process uses a newer format, built from records that it has read."""
-        process, formats = event.process, event.attributes["formats"]
-        if self._formats.get(process, formats) != formats:
-            for place in [each for each in self._rebuilt if each[0] == process]:
-                seen = range(self._rebuilt.pop(place) + 1)
-                self._offsets.get(place, set()).difference_update(seen)
-        self._formats[process] = formats
+        place = event.process, event.partition
+        if event.attributes["place"].endswith(NEWER) and place in self._rebuilt:
+            seen = range(self._rebuilt.pop(place) + 1)
+            self._offsets.get(place, set()).difference_update(seen)

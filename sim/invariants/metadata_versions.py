@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
+from streamproof.sim.upgraded_formats import NEWER
 
 __all__ = [
     "EmptyAnswerIsForTheTooNew",
@@ -30,8 +31,6 @@ PROBEABLE = 3
 
 NAMES_FORMATS = "1.2"
 """The release whose Subscriptions name formats of stores; Kafka shipped none that does."""
-
-NEWER = "-v2"
 
 Formats = Mapping[str, Sequence[int]] | None
 

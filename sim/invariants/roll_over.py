@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from streamproof.sim.invariants.invariant import Observer
 from streamproof.sim.invariants.log_history import LogHistory
-from streamproof.sim.invariants.metadata_versions import NEWER, PROBEABLE, has_newer_alone
+from streamproof.sim.invariants.metadata_versions import PROBEABLE, has_newer_alone
 from streamproof.sim.invariants.store_formats import Formats
 from streamproof.sim.trace import Event
+from streamproof.sim.upgraded_formats import NEWER
 
 __all__ = ["CopiesTakeOverWhenReady", "MirrorsOnlyCopy", "ReadyCopiesAreComplete"]
 

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
-from streamproof.sim.invariants.metadata_versions import NAMES_FORMATS, NEWER, PROBEABLE
+from streamproof.sim.invariants.metadata_versions import NAMES_FORMATS, PROBEABLE
 from streamproof.sim.trace import Event
+from streamproof.sim.upgraded_formats import NEWER
 
 __all__ = [
     "LiveFormatIsThatOfTheAssignment",

@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
+from streamproof.sim.upgraded_formats import NEWER
 
 __all__ = ["ClosedStoreKeepsItsOffset"]
 
 Place = tuple[str, str, str, str]
 """A process, a task, the changelog of one of its stores, and the directory of the store."""
-
-_NEWER = "-v2"
 
 
 class ClosedStoreKeepsItsOffset(Invariant):
@@ -94,14 +93,18 @@ class ClosedStoreKeepsItsOffset(Invariant):
         here = event.process, event.task
         for store in [each for each in self._closing if each[:2] == here]:
             offset, directory = self._closing.pop(store), self._open.get(store, "")
-            # If a store could not be closed, its task is not closed cleanly.
-            if event.attributes["closing"] != "CLEAN" or store in self._in_memory:
+            # If a store could not be closed, its task is not closed cleanly, and the newer format
+            # may be lost, too.
+            if event.attributes["closing"] != "CLEAN":
+                self._rebuilt.pop(store, None)
+                continue
+            if store in self._in_memory:
                 continue
             self._closed[*store, directory] = offset
             self._closed_by[store] = self._releases.get(event.process, {})
-            if store in self._rebuilt and not directory.endswith(_NEWER):
+            if store in self._rebuilt and not directory.endswith(NEWER):
                 # The newer format, which was built beside it, goes on from where it was.
-                self._closed[*store, f"{directory}{_NEWER}"] = self._rebuilt[store]
+                self._closed[*store, f"{directory}{NEWER}"] = self._rebuilt[store]
         for store in [each for each in self._open if each[:2] == here]:
             del self._open[store]
         yield from ()
@@ -128,7 +131,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
                 self.tried |= len(self._gone_back[store[:2]]) > 1
         left = self._closed.pop((*store, directory), -1)
         # What was closed in the other format holds until that is opened again, or is built on.
-        self._closed.pop((*store, f"{directory}{_NEWER}"), None)
+        self._closed.pop((*store, f"{directory}{NEWER}"), None)
         if not event.attributes["wipe"] and max(event.offset, -1) < left:
             yield (
                 f"the store of {event.partition} was closed by {store[0]} at offset {left}, but is "

@@ -29,7 +29,7 @@ class UpdatingIsPaired(Invariant):
     """Each start of a standby's updates is followed by one suspension (KIP-988).
 
     Its reason is true: a standby that was promoted becomes active with its stores open, and one
-    that has migrated does not.
+    that has migrated does not. A state updater that dies does not know what becomes of its tasks.
     """
 
     name = "the updates of a standby that start are suspended once"
@@ -41,10 +41,14 @@ class UpdatingIsPaired(Invariant):
         self._started: set[tuple[str, str]] = set()
         # By process and task, the last reason, until the task has its new role or is closed.
         self._reasons: dict[tuple[str, str], str] = {}
+        # The state updaters that have died, and were not started again.
+        self._dead: set[str] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
+            "updater.died": self._died,
+            "updater.started": self._began,
             "update.start": self._start,
             "update.batch": self._batch,
             "update.suspended": self._suspended,
@@ -52,6 +56,14 @@ class UpdatingIsPaired(Invariant):
             "task.closed": self._closed,
             "instance.crashed": self._gone,
         }
+
+    def _died(self, event: Event) -> Iterable[str]:
+        self._dead.add(event.actor)
+        return ()
+
+    def _began(self, event: Event) -> Iterable[str]:
+        self._dead.discard(event.actor)
+        return ()
 
     def _start(self, event: Event) -> Iterator[str]:
         here = event.actor, event.partition
@@ -69,7 +81,8 @@ class UpdatingIsPaired(Invariant):
             yield f"the updates of {event.partition} are suspended, but have not started"
         self.tried = True
         self._started.discard(here)
-        self._reasons[event.process, event.task] = event.attributes["reason"]
+        if event.actor not in self._dead:
+            self._reasons[event.process, event.task] = event.attributes["reason"]
 
     def _recycled(self, event: Event) -> Iterator[str]:
         reason = self._reasons.pop((event.process, event.task), "promoted")

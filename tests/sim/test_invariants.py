@@ -56,6 +56,8 @@ from streamproof.sim.invariants.store_formats import (
     LiveFormatIsThatOfTheAssignment,
     OlderFormatIsDeletedInTime,
 )
+from streamproof.sim.invariants.upgrades import ClosedStoreKeepsItsOffset
+from streamproof.sim.invariants.visibility import UpdatingIsPaired
 from streamproof.sim.trace import Event
 
 A, B = "a/thread-0", "b/thread-0"
@@ -287,6 +289,61 @@ def test_an_owner_has_not_what_a_zombie_appends() -> None:
             row = contents(kind, 0, {})
             messages = found(invariant, *happened, row, exactly_once=False)
             assert len(messages) == broken, (happened, kind)
+
+
+@pytest.mark.parametrize(("place", "broken"), [("s", 0), ("s-v2", 1)])
+def test_a_newer_format_has_what_a_zombie_appended_before_it_was_built(
+    place: str, broken: int
+) -> None:
+    """It is built from the changelog, whoever wrote that; the format in use saw no such record."""
+    about = {"task": "0_0", "partition": CHANGELOG, "offset": 0}
+    events: list[Happens] = [
+        ("thread.producer", {"actor": A, "producer": 1}),
+        contents("store.running", -1, {}),
+        appended(0, b"a", b"1", producer=2),
+        ("store.rebuilt", {**about, "actor": "a", "prepared": True}),
+        ("task.closed", {"actor": A, "task": "0_0"}),
+        ("store.opened", {**about, "actor": A, "place": place}),
+        contents("store.found", 0, {}),
+    ]
+    assert len(found(FoundStoreIsVouchedFor, *events, exactly_once=False)) == broken
+
+
+@pytest.mark.parametrize(("closing", "broken"), [("CLEAN", 1), ("DIRTY", 0)])
+def test_a_newer_format_may_be_lost_with_a_task_that_is_not_closed_cleanly(
+    closing: str, broken: int
+) -> None:
+    """Later, a clean close of the older format says nothing about the newer one."""
+    about = {"task": "0_0", "partition": CHANGELOG, "actor": A}
+    opens = {**about, "persistent": True, "wipe": False}
+    older: Happens = ("store.opened", {**opens, "offset": 5, "place": "s"})
+    close: Happens = ("store.closing", {**about, "offset": 5})
+    events: list[Happens] = [
+        ("instance.started", {"actor": "a", "manages_offsets": True, "formats": [1, 2]}),
+        older,
+        ("store.rebuilt", {**about, "actor": "a", "offset": 5, "prepared": True}),
+        close,
+        ("task.closed", {"actor": A, "task": "0_0", "closing": closing}),
+        older,
+        close,
+        ("task.closed", {"actor": A, "task": "0_0", "closing": "CLEAN"}),
+        ("store.opened", {**opens, "offset": -1, "place": "s-v2"}),
+    ]
+    assert len(found(ClosedStoreKeepsItsOffset, *events)) == broken
+
+
+@pytest.mark.parametrize(("died", "broken"), [(True, 0), (False, 1)])
+def test_a_dead_state_updater_does_not_know_what_becomes_of_its_tasks(
+    *, died: bool, broken: int
+) -> None:
+    about = {"actor": "a/updater-0", "task": "0_0", "partition": CHANGELOG}
+    events: list[Happens] = [
+        ("update.start", about),
+        *([("updater.died", {"actor": "a/updater-0"})] if died else []),
+        ("update.suspended", {**about, "reason": "migrated"}),
+        ("task.recycled", {"actor": A, "task": "0_0", "is_active": True}),
+    ]
+    assert len(found(UpdatingIsPaired, *events)) == broken
 
 
 def test_what_is_restored_is_seen_whatever_was_compacted_in_between() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hand_made_events import made
 
 from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.invariants.metadata_versions import NAMES_FORMATS
 from streamproof.sim.invariants.roll_over import CopiesTakeOverWhenReady
-from streamproof.sim.invariants.store_formats import NAMES_FORMATS
 from streamproof.sim.trace import Event
 
 NEW = "instance-1"
