@@ -312,6 +312,19 @@ def exploration(session: nox.Session) -> None:
 
 
 @nox.session
+def exploration_branches(session: nox.Session) -> None:
+    """Explore `FROM TO` under coverage, and name the branches that no world of them takes."""
+    install(session, "test")
+    settings = f"--rcfile={ROOT / 'tests' / 'exploration_branches.toml'}"
+    script = str(ROOT / "tests" / "exploration.py")
+    with TemporaryDirectory() as directory:
+        data = f"--data-file={Path(directory) / 'coverage'}"
+        seeds = session.posargs or ["0", "600"]
+        session.run("coverage", "run", settings, data, script, "seeds", *seeds, "--jobs", "1")
+        session.run("coverage", "report", settings, data)
+
+
+@nox.session
 def campaign(session: nox.Session) -> None:
     """Run 20,000 worlds and 5 stores, kill the driver and a worker, and count: needs Java 17.
 
