@@ -153,7 +153,7 @@ def crash_points() -> Measured:
     """Derived crash points of our RocksDB store, on all cores."""
     from crash_speed import crash_rate, derived_until, raw_rate
 
-    from streamproof.conformance.check_engine import work_directory
+    from streamproof.conformance.work_directory import work_directory
 
     with work_directory() as directory:
         raw = raw_rate(directory)

@@ -22,7 +22,6 @@ from random import Random
 from rich.console import Console
 from rich.table import Table
 
-from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.crash_judge import judge
@@ -34,6 +33,7 @@ from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
+from streamproof.conformance.work_directory import work_directory
 from streamproof.stores.syscalls.disk import JOURNALLED, disk_of
 from streamproof.stores.syscalls.disk_states import DAMAGES, choose
 from streamproof.stores.syscalls.preloaded_libraries import preload

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -24,8 +24,7 @@ from streamproof.conformance import zygote as zygote_module
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
-from streamproof.conformance.disk_room import memory_with_room, why_no_room
-from streamproof.conformance.owned_directories import WORK, delete_abandoned, own_directory
+from streamproof.conformance.disk_room import why_no_room
 from streamproof.conformance.power.syscall_recorder import preload_environment
 from streamproof.conformance.process_resources import session
 from streamproof.conformance.results import Profile, SubjectInfo
@@ -46,7 +45,7 @@ from streamproof.patience import Patience
 from streamproof.stores.jvm.subjects import prepare
 from streamproof.user_cache import user_cache
 
-__all__ = ["CheckTask", "Engine", "work_directory"]
+__all__ = ["CheckTask", "Engine"]
 
 POLL_S = 0.25
 """The interval at which the supervisor looks for hanging calls, in seconds."""
@@ -56,35 +55,6 @@ STOP_S = 5.0
 
 LOAD_TIMEOUT_S = 60.0
 """The time limit for importing and constructing a subject, in seconds."""
-
-
-@contextlib.contextmanager
-def work_directory(parent: Path | None = None) -> Iterator[Path]:
-    """A directory for the databases of a run, deleted at its end; see :func:`memory_with_room`.
-
-    Args:
-        parent: the folder for the directory. Abandoned directories in that folder stay, because
-            locks may not work on a file system that several machines share.
-
-    Raises:
-        UsageError: the directory cannot be made, or has no room.
-    """
-    place = memory_with_room() if parent is None else parent
-    try:
-        if parent is None:
-            delete_abandoned(place)
-        owned = own_directory(WORK, place)
-    except OSError as error:
-        raise UsageError(
-            f"The work directory cannot be made in {place}: {error.strerror}. "
-            "Choose another one with --work-dir."
-        ) from error
-    try:
-        if no_room := why_no_room(owned.path):
-            raise UsageError(f"Nothing was judged in {owned.path.parent}: {no_room}.")
-        yield owned.path
-    finally:
-        owned.delete()
 
 
 class CheckTask(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamproof.conformance.catalogue import Requirement
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import checks_for, checks_of
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.results import Failure, RequirementResult
@@ -16,6 +16,7 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of
 from streamproof.conformance.verdicts import failure_of, result_of, untested_result
 from streamproof.conformance.verify_session import select_requirements, verify_command
+from streamproof.conformance.work_directory import work_directory
 from streamproof.errors import UsageError
 from streamproof.stores.capabilities import Capabilities
 

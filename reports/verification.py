@@ -21,7 +21,7 @@ from msgspec import structs
 from streamproof.conformance.budget import parse_duration
 from streamproof.conformance.canary import CANARY_SUBJECT
 from streamproof.conformance.catalogue import Binds, Requirement
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.known_failures import KnownFailures, read_known_failures
 from streamproof.conformance.results import (
@@ -53,6 +53,7 @@ from streamproof.conformance.verify_session import (
     select_requirements,
     verify_command,
 )
+from streamproof.conformance.work_directory import work_directory
 from streamproof.errors import UsageError
 from streamproof.reports.html_report import compile_page
 from streamproof.reports.render import REPORTS, render_all

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
-
-from prometheus_client import CollectorRegistry, Metric, generate_latest
-from prometheus_client.registry import Collector
 
 __all__ = [
     "LEVELS",
@@ -58,8 +55,6 @@ SAMPLE_WINDOW_MS = 30_000
 
 NUM_SAMPLES = 2
 """How many windows are kept (Kafka: ``metrics.num.samples``)."""
-
-_NAMESPACE = "kafka_streams"
 
 
 def monotonic_ms() -> float:
@@ -298,9 +293,20 @@ class Metrics:
 
         A metric is called ``kafka_streams_<group>_<name>``, with ``_`` for ``-``.
         """
-        registry = CollectorRegistry()
-        registry.register(_Exposed(self._registered()))
-        return generate_latest(registry).decode()
+        # The client library starts slowly, since it can also serve what it exposes.
+        from streamproof.stores.prometheus_text import Reading, prometheus_text
+
+        return prometheus_text(
+            Reading(
+                group=each.definition.group,
+                name=each.definition.name,
+                description=each.definition.description,
+                is_total=each.definition.measure == "total",
+                tags=each.tags,
+                value=float(each.value()),
+            )
+            for each in self._registered()
+        )
 
     def _is_recorded(self, definition: MetricDefinition) -> bool:
         return definition.level == "INFO" or self.level == "DEBUG"
@@ -311,34 +317,8 @@ class Metrics:
         return [registered for entry in entries for registered in list(entry.metrics.values())]
 
 
-class _Exposed(Collector):
-    """Metrics as the client library of Prometheus wants them."""
-
-    def __init__(self, registered: Iterable[_Registered]) -> None:
-        self._registered = registered
-
-    def collect(self) -> Iterable[Metric]:
-        families: dict[str, Metric] = {}
-        for each in sorted(self._registered, key=lambda each: each.definition.name):
-            definition, row = each.definition, each.read()
-            name = _exposed_name(f"{_NAMESPACE}_{definition.group}_{definition.name}")
-            kind = "gauge"
-            if definition.measure == "total":
-                # The library appends the suffix to the name of a counter's samples.
-                kind, name = "counter", name.removesuffix("_total")
-            family = families.setdefault(name, Metric(name, definition.description, kind))
-            sample = f"{name}_total" if kind == "counter" else name
-            labels = {_exposed_name(tag): value for tag, value in row.tags.items()}
-            family.add_sample(sample, labels, row.value)
-        return families.values()
-
-
 def _measured(sensor: Sensor, definition: MetricDefinition) -> Callable[[], float]:
     return lambda: sensor.measure(definition.measure)
-
-
-def _exposed_name(name: str) -> str:
-    return name.replace("-", "_")
 
 
 def _readable(value: float) -> str:

@@ -28,13 +28,13 @@ from rich.console import Console
 from rich.table import Table
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.kill_matrix import GroupRun, group_runs, select_mutants
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.program_text import fails_by_itself
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.conformance.verdicts import failures_of
+from streamproof.conformance.work_directory import work_directory
 
 UNSURE = {
     "committing_threads_share_a_batch": "two threads have to commit at once",

@@ -9,13 +9,11 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.store_worlds.hosted_worlds import asked_of
 from streamproof.conformance.store_worlds.subject_disks import disks_of
 from streamproof.conformance.subject import Subject, load_subject
+from streamproof.conformance.work_directory import work_directory
 from streamproof.errors import UsageError
-from streamproof.scenarios.kafka.real_play import play_for_real
-from streamproof.scenarios.kafka.shared_broker import play_on
 from streamproof.scenarios.play import Judged, play
 from streamproof.scenarios.real_stores import needs_model_stores, rocksdb_disks
 from streamproof.scenarios.scenario import Scenario, Setup
@@ -97,10 +95,8 @@ def play_with(
     words = [target_of(scenario, setup)]
     words += [word for each in changes for word in ("--set", each)]
     command = f"streamproof replay {shlex.join([*words, *wanted.options])}"
-    if wanted.bootstrap:
-        return play_on(wanted.bootstrap, scenario, setup, wanted.release, command)
-    if wanted.release:
-        return play_for_real(scenario, setup, wanted.release, command)
+    if wanted.bootstrap or wanted.release:
+        return _play_for_real(scenario, setup, wanted, command)
     with _hosted(wanted, scenario, setup) as (make_disk, invariants):
         return play(
             scenario,
@@ -111,6 +107,16 @@ def play_with(
             invariants=invariants,
             command=command,
         )
+
+
+def _play_for_real(scenario: Scenario, setup: Setup, wanted: Wanted, command: str) -> Judged:
+    # Imported here, because what starts brokers takes long to import, and few runs need it.
+    from streamproof.scenarios.kafka.real_play import play_for_real
+    from streamproof.scenarios.kafka.shared_broker import play_on
+
+    if wanted.bootstrap:
+        return play_on(wanted.bootstrap, scenario, setup, wanted.release, command)
+    return play_for_real(scenario, setup, wanted.release, command)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.store_worlds.subject_disks import disks_of
 from streamproof.conformance.store_worlds.world_judge import breach_of_error, runtime_invariants_for
 from streamproof.conformance.subject import Subject, load_subject
+from streamproof.conformance.work_directory import work_directory
 from streamproof.search_path import search_directory
 from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.choices import Choices

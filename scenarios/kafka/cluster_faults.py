@@ -10,11 +10,10 @@ from pathlib import Path
 import msgspec
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.kafka import proxy
+from streamproof.scenarios.kafka.armed_faults import DISTURBED, EMPTY_FETCH, NETWORK, ArmedFault
 from streamproof.scenarios.kafka.cluster import Broker
 from streamproof.scenarios.kafka.moving_coordinators import MovingCoordinators
 from streamproof.scenarios.kafka.processes import TOLD_S, Processes
-from streamproof.scenarios.kafka.proxy import DISTURBED, EMPTY_FETCH, NETWORK, ArmedFault
 from streamproof.scenarios.scenario import Fault
 
 __all__ = ["FAILED_OVER", "SITES_OF_PROXY", "Brokers", "start_proxy"]
@@ -52,6 +51,9 @@ def start_proxy(processes: Processes, recording: Path, targets: list[int]) -> li
     Raises:
         UsageError: it does not come up.
     """
+    # Imported here, because few of those who read about faults start a proxy.
+    from streamproof.scenarios.kafka import proxy
+
     words = [sys.executable, "-P", "-m", proxy.__name__, str(recording)]
     process = processes.start(NETWORK, [*words, *map(str, targets)])
     deadline = time.monotonic() + PROXY_S

@@ -25,6 +25,13 @@ from typing import Any
 
 import msgspec
 
+from streamproof.scenarios.kafka.armed_faults import (
+    DISTURBED,
+    EMPTY_FETCH,
+    NETWORK,
+    NO_ANSWER,
+    ArmedFault,
+)
 from streamproof.scenarios.kafka.recording import SUFFIX
 from streamproof.scenarios.kafka.wire import (
     WRITE_MARKERS,
@@ -37,13 +44,7 @@ from streamproof.scenarios.kafka.wire import (
     without,
 )
 
-__all__ = ["ADDRESS", "DISTURBED", "EMPTY_FETCH", "NETWORK", "NO_ANSWER", "ArmedFault"]
-
-NETWORK = "network"
-"""The name by which the proxy takes commands, and that of its recording."""
-
-DISTURBED = "disturbed"
-"""The file that is there as long as a client has not noticed a loss, or a request is held up."""
+__all__ = ["Proxy"]
 
 ADDRESS = "127.0.0.1"
 
@@ -55,37 +56,6 @@ SIZE = 4
 
 BROKERS = "brokers"
 """Who sends requests that no instance sends."""
-
-EMPTY_FETCH = "broker.empty_fetch"
-"""The fault of an answer that lacks the records of a log."""
-
-NO_ANSWER = 4
-"""The amount of that fault with which not even the end of the log is known."""
-
-
-class ArmedFault(msgspec.Struct):
-    """A fault that waits for its requests.
-
-    Attributes:
-        number: the number of the action; the file ``fired-N`` tells that it has happened.
-        site: ``network.request_lost``, ``network.reply_lost``, ``network.late``, ``network.slow``,
-            ``broker.marker_delayed`` or ``broker.empty_fetch``.
-        whom: the instance, or the log as ``logs_in`` names it; empty for any.
-        what: the request; empty for any.
-        skip: how many passes go by before that.
-        left: how many passes in a row fail.
-        ms: how long a request is held up, in milliseconds.
-        amount: ``NO_ANSWER``, if the end of a log is not known either.
-    """
-
-    number: int
-    site: str
-    whom: str = ""
-    what: str = ""
-    skip: int = 0
-    left: int = 1
-    ms: int = 0
-    amount: int = 0
 
 
 @dataclass

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from streamproof.scenarios.kafka.application import IN_MEMORY, STATIC_MEMBERS, Application
+from streamproof.scenarios.kafka.armed_faults import EMPTY_FETCH, NO_ANSWER
 from streamproof.scenarios.kafka.cluster_faults import FAILED_OVER, SITES_OF_PROXY
 from streamproof.scenarios.kafka.existing_cluster import LEAST_SESSION_MS, WatchedRest
 from streamproof.scenarios.kafka.followed_lines import Rest
 from streamproof.scenarios.kafka.observable import OF_BROKERS, UNOBSERVED
-from streamproof.scenarios.kafka.proxy import EMPTY_FETCH, NO_ANSWER
 from streamproof.scenarios.kafka.real_disks import RealDisk
 from streamproof.scenarios.scenario import (
     AnyAction,

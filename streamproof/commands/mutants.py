@@ -27,7 +27,6 @@ from streamproof.commands.options import (
     names_in,
 )
 from streamproof.commands.terminal import terminal
-from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.kill_matrix import (
     GroupRun,
@@ -40,6 +39,7 @@ from streamproof.conformance.kill_matrix import (
 from streamproof.conformance.kill_results import ENOUGH, MATRIX_VERSION, KillMatrix, MutantRow
 from streamproof.conformance.mutants import Mutant
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.work_directory import work_directory
 from streamproof.exit_codes import ExitCode
 from streamproof.reports.kill_matrix_report import render_matrix
 from streamproof.version import __version__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,13 +15,15 @@ from streamproof.commands.replay_drawing import compare, draw, summary
 from streamproof.commands.replay_view import View
 from streamproof.conformance.store_worlds.hosted_play import target_of
 from streamproof.exit_codes import ExitCode
-from streamproof.runs.failure_runs import RepeatedFailure
 from streamproof.runs.scenario_runs import ScenarioRun
 from streamproof.scenarios.event_words import harmless
 from streamproof.scenarios.play import Judged
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.scenario import Scenario
 from streamproof.scenarios.state.walk import step as walk
+
+if TYPE_CHECKING:
+    from streamproof.runs.failure_runs import RepeatedFailure
 
 __all__ = ["print_repeated", "print_unjudged", "print_why", "show_scenarios", "show_traces"]
 

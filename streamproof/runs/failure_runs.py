@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from streamproof.conformance.check_engine import CheckTask, Engine, work_directory
+from streamproof.conformance.check_engine import CheckTask, Engine
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.program_text import with_class_path
 from streamproof.conformance.saved_failures import SavedFailure
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verify_session import still_fails, why_untried
+from streamproof.conformance.work_directory import work_directory
 from streamproof.errors import UsageError
 
 __all__ = ["RepeatedFailure", "repeat_failure"]

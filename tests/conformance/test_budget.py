@@ -14,10 +14,11 @@ import pytest
 from command_lines import SUBJECTS, CommandLine, until
 
 from streamproof.conformance.budget import RAREST, Search, parse_duration
-from streamproof.conformance.check_engine import CheckTask, Engine, work_directory
+from streamproof.conformance.check_engine import CheckTask, Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckEvidence, CheckFinding, CheckOutcome
 from streamproof.conformance.settings import Settings, derive_seed
+from streamproof.conformance.work_directory import work_directory
 from streamproof.errors import UsageError
 from streamproof.reports.run_log import read_run_log
 

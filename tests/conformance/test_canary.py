@@ -13,10 +13,11 @@ from streamproof.cli import main
 from streamproof.conformance import canary
 from streamproof.conformance.canary import CanaryError, canary_task, require_caught
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.mutants import CANARY, MUTANTS
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.work_directory import work_directory
 from streamproof.reports.run_log import read_run_log
 
 

@@ -12,12 +12,13 @@ import pytest
 from command_lines import SUBJECTS
 
 from streamproof.conformance.catalogue import Requirement, requirements_that_bind
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
+from streamproof.conformance.work_directory import work_directory
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 

@@ -12,11 +12,12 @@ import pytest
 from command_lines import SUBJECTS
 from java_classes import RIGHT_JAVA_STORES
 
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.value_codec import decode_value
+from streamproof.conformance.work_directory import work_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPARISON = ROOT / "tests" / "derived_against_real.py"

@@ -16,7 +16,7 @@ from command_lines import REPORTS, CommandLine, processes_with, until
 from msgspec.structs import replace
 
 from streamproof.conformance.canary import CANARY_SUBJECT
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.failure_groups import group_failures
@@ -24,6 +24,7 @@ from streamproof.conformance.known_failures import KnownFailure, KnownFailures
 from streamproof.conformance.results import SCHEMA_VERSION, Footer, Header, SubjectInfo
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verify_session import Observer, Session, select_requirements
+from streamproof.conformance.work_directory import work_directory
 from streamproof.errors import UsageError
 from streamproof.reports.render import render_all
 from streamproof.reports.run_log import RunLogWriter, read_run_log

@@ -16,7 +16,7 @@ import pytest
 from command_lines import SUBJECTS
 
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckFinding, CheckOutcome
 from streamproof.conformance.check_run import CheckRun
@@ -26,6 +26,7 @@ from streamproof.conformance.results import Profile
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import Subject
+from streamproof.conformance.work_directory import work_directory
 
 sys.path.append(str(SUBJECTS))
 

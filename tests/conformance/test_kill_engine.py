@@ -16,10 +16,11 @@ from command_lines import SUBJECTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.work_directory import work_directory
 from streamproof.sampling import spread
 from streamproof.stores.syscalls.preloaded_libraries import CannotBuildError, build_shim
 

@@ -13,13 +13,13 @@ from command_lines import CommandLine
 
 from streamproof import cli
 from streamproof.conformance import disk_room
-from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
+from streamproof.conformance.work_directory import work_directory
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 

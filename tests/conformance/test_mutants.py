@@ -17,12 +17,13 @@ from msgspec import structs
 from saved_programs import UNSURE, ProgramRunner, alike
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.kill_matrix import Group, GroupRun, group_of
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.program_text import LONGEST_PROGRAM, ONLY_SHOWN, WHY_LONG
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verify_session import Observer, Session, select_requirements
+from streamproof.conformance.work_directory import work_directory
 
 SETTINGS = Settings(seed=0, profile="smoke", operation_timeout_s=120.0)
 """No mutant hangs, so a call that takes long is one of a busy machine."""

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckFinding, CheckOutcome
 from streamproof.conformance.power.power_campaign import promise_of
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.work_directory import work_directory
 from streamproof.stores.syscalls.preloaded_libraries import preload
 
 MUTANTS = "streamproof.conformance.mutants.power_mutants"

@@ -13,12 +13,13 @@ from test_checks import CASES
 from test_mutants import SETTINGS
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.subject import load_subject
 from streamproof.conformance.verdicts import untested_result
 from streamproof.conformance.verify_session import Observer, Session, select_requirements
+from streamproof.conformance.work_directory import work_directory
 
 MOST = 12
 """The most requirements of one test: their checks must end within the limit of a test."""

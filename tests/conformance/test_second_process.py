@@ -7,11 +7,12 @@ from pathlib import Path
 from command_lines import SUBJECTS
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
+from streamproof.conformance.work_directory import work_directory
 from streamproof.stores.builtin import BUILTIN
 
 SQLITE = SUBJECTS.parent.parent / "examples" / "sqlite_store.py"

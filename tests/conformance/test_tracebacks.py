@@ -15,13 +15,14 @@ from command_lines import SUBJECTS
 
 from streamproof.commands.verify_progress import MOST_LINES
 from streamproof.conformance import lab
-from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject_lines import MOST_LINES as MOST_OF_A_TRACEBACK
 from streamproof.conformance.subject_lines import own_line, traceback_of
 from streamproof.conformance.trial import Trial
+from streamproof.conformance.work_directory import work_directory
 from streamproof.stores import memory
 
 STORE = """

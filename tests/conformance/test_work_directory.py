@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from command_lines import until
 
-from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.lab import Lab
+from streamproof.conformance.work_directory import work_directory
 
 OWNER = """
 import os, signal
-from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.work_directory import work_directory
 
 with work_directory() as directory:
     (directory / "database").mkdir()

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from streamproof.errors import UsageError
+from streamproof.scenarios.kafka.armed_faults import NO_ANSWER, ArmedFault
 from streamproof.scenarios.kafka.cluster_faults import start_proxy
 from streamproof.scenarios.kafka.processes import Processes
-from streamproof.scenarios.kafka.proxy import NO_ANSWER, ArmedFault, Proxy
+from streamproof.scenarios.kafka.proxy import Proxy
 from streamproof.scenarios.kafka.wire import (
     FETCH,
     Request,

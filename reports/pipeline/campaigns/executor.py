@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.work_directory import work_directory
 from streamproof.reports.pipeline.campaigns.chunk_files import (
     RowRecords,
     chunk_name,
