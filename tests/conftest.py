@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import tomllib
 from pathlib import Path
@@ -37,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark in item.iter_markers("full"):
             if not mark.kwargs.get("covered_by"):
                 raise pytest.UsageError(f"{item.nodeid}: what covers this test? Say covered_by.")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there by now out of every garbage collection: with all tests, it is a lot."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ from streamproof.conformance.work_directory import work_directory
 SETTINGS = Settings(seed=0, profile="smoke", operation_timeout_s=120.0)
 """No mutant hangs, so a call that takes long is one of a busy machine."""
 
-SOON = 2
+SOON = 1
 """How many mutants of a group are run with the tests that answer soon."""
 
 MOST = 6
