@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -238,6 +239,8 @@ def _begin() -> None:
     """Prepare a worker process: it ignores Ctrl-C, and ends together with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
+    # What is imported by now never becomes garbage, and would be looked at again and again.
+    gc.freeze()
 
 
 def _end_with_parent() -> None:
