@@ -111,6 +111,14 @@ _SCARCE: dict[str, Mapping[str, Any]] = {
         "kinds": ["crash"],
         "settings": {"group_protocol": ["streams"], "static_members": [True]},
     },
+    # Sessions that are merged leave many tombstones, and a second compaction takes them.
+    "a store had missed a tombstone": {
+        "topologies": ["session-count"],
+        "upgrades": [""],
+        "kinds": ["crash"],
+        "plan": {"persistent": [True], "activation": [0.5], "safety_ms": [150_000]},
+        "settings": {"topic_delete_retention_ms": [0]},
+    },
     "a task idled": {"topologies": _JOINS, "settings": {"max_task_idle_ms": [500]}},
     "a task waited for a lag that was not known": {
         "topologies": _JOINS,

@@ -109,12 +109,15 @@ class PartitionLog:
     Attributes:
         log_start: the first offset that the log still has.
         end: the offset of the next record.
+        tombstones_end: the offset after the last tombstone that a compaction has given up because
+            its time was over: a store that is not as far may have missed it.
     """
 
     def __init__(self, *, checks_sequences: bool = True) -> None:
         self._checks_sequences = checks_sequences
         self.log_start = 0
         self.end = 0
+        self.tombstones_end = 0
         self._entries: list[LogEntry] = []
         self._offsets: list[int] = []
         # Committed records that the log has given up. Observers need them; no reader gets them.
@@ -318,8 +321,10 @@ class PartitionLog:
                 return False
             if entry.value is not None:
                 return True
-            until = self._horizons.setdefault(entry.offset, now + delete_retention_ms)
-            return until > now
+            if entry.offset not in self._horizons:
+                self._horizons[entry.offset] = now + delete_retention_ms
+                return True
+            return self._horizons[entry.offset] > now
 
         kept = [each for each in self._entries if stays(each)]
         there = {each.offset for each in kept}
@@ -327,6 +332,8 @@ class PartitionLog:
         self._remember(gone)
         for each in gone:
             self._horizons.pop(each.offset, None)
+            if each.value is None and last.get(each.key) == each.offset:
+                self.tombstones_end = max(self.tombstones_end, each.offset + 1)
         self._entries, self._offsets = kept, [each.offset for each in kept]
         return len(gone)
 

@@ -429,6 +429,11 @@ class StateUpdater:
                 each.start = self._next_offset(updating.task, partition)
                 # The consumer may still have the position of a task that was here before.
                 self._consumer.seek(partition, each.start)
+                log = self._cluster.logs[partition]
+                self._world.marks.sometimes(
+                    "a store had missed a tombstone",
+                    holds=log.log_start < each.start < log.tombstones_end,
+                )
                 self._announcer.started(updating, partition)
             elif self._consumer.position(partition) is None:
                 each.kept.clear()

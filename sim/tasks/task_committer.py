@@ -125,6 +125,7 @@ class Committer:
             return False
         with self._membership.held():
             yield from self.commit(running(), Closing.COMMIT)
+        self._world.marks.sometimes("a commit was requested before it was due", holds=not due)
         self._last_commit = periodic_commit_after(self._host.now, self._last_commit, due=due)
         self._purge.maybe_purge()
         return True

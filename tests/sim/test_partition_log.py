@@ -238,3 +238,16 @@ def test_any_prefix_leads_on(start: int, step: int) -> None:
         found += fetched.records
         at = fetched.next_offset
     assert [each.offset for each in found] == list(range(start, 10))
+
+
+def test_the_first_compaction_keeps_a_tombstone() -> None:
+    """Even if it may go at once (``delete.retention.ms`` is 0); the next compaction takes it."""
+    log = PartitionLog()
+    for key, value in ((b"k", b"1"), (b"k", None), (b"x", b"1")):
+        log.append(key, value, 0)
+    log.compact(now=1_000, delete_retention_ms=0)
+    assert values(log.entries) == [None, b"1"]
+    assert log.tombstones_end == 0
+    log.compact(now=1_000, delete_retention_ms=0)
+    assert values(log.entries) == [b"1"]
+    assert log.tombstones_end == 2

@@ -123,8 +123,10 @@ def test_tombstones_stay_for_a_while() -> None:
     bench.write(b"x", b"2")
     bench.wait(90_000)
     assert b"k" in {each.key for each in bench.log.entries}
+    assert bench.log.tombstones_end == 0
     bench.wait(300_000)
     assert b"k" not in {each.key for each in bench.log.entries}
+    assert bench.log.tombstones_end == 2
     assert content(bench.log) == {b"x": b"2"}
 
 
