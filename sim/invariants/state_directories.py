@@ -24,20 +24,49 @@ _TRUE_CLOCKS = 0.99
 
 
 class NothingIsLeftInUse(Invariant):
-    """A stopped instance has released everything: no task is locked, and no store is open (O4)."""
+    """A stopped instance has released everything: no task is locked, and no store is open (O4).
+
+    The instance tells what it finds in use. Besides, it must have closed each task whose stores it
+    has opened; in a recording of Kafka, not every opening has a task.
+    """
 
     name = "an instance that was stopped has nothing in use"
     requirement = "TASK-007"
     situation = "an instance was stopped"
 
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # By process, the tasks whose stores are open.
+        self._open: dict[str, dict[str, None]] = {}
+
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"instance.stopped": self._stopped}
+        return {
+            "store.opened": self._opened,
+            "task.closed": self._closed,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._stopped,
+        }
+
+    def _opened(self, event: Event) -> Iterator[str]:
+        if not self.history.of_kafka:
+            self._open.setdefault(event.process, {})[event.task] = None
+        yield from ()
+
+    def _closed(self, event: Event) -> Iterator[str]:
+        self._open.get(event.process, {}).pop(event.task, None)
+        yield from ()
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        self._open.pop(event.process, None)
+        yield from ()
 
     def _stopped(self, event: Event) -> Iterator[str]:
         self.tried = True
         for each in event.attributes["leaks"]:
             yield f"{event.actor} was stopped, but {each}"
+        for task in self._open.pop(event.process, ()):
+            yield f"{event.actor} was stopped, but has not closed the stores of task {task}"
 
 
 class HotDirectoryIsKept(Invariant):

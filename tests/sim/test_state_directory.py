@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from disturbed_worlds import disturbed
 from found_worlds import seek
+from hand_made_events import made
 
 from streamproof.sim.actor_hosts import Host
 from streamproof.sim.application import StreamsConfig
@@ -17,6 +18,8 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing
 from streamproof.sim.disks import InstanceDisk, RealDisk, SimulatedDisk
+from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.invariants.state_directories import NothingIsLeftInUse
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum, sum_at_close
 from streamproof.sim.tasks.store_holder import topic_partition
 from streamproof.sim.tasks.stream_task import StreamTask
@@ -469,3 +472,21 @@ def test_a_mistake_with_directories_is_found(defect: str, requirement: str) -> N
         return requirement in {each.requirement for each in run.violations} or None
 
     assert seek(f"directories {defect}", attempt, most=60)
+
+
+PLACE = {"task": "0_0", "partition": "app-s-changelog-0"}
+OPENED = made(1, "instance-0/thread-0", "store.opened", **PLACE)
+CLOSED = made(2, "instance-0/thread-0", "task.closed", task="0_0", closing="CLEAN")
+CRASHED = made(2, "instance-0", "instance.crashed")
+
+
+@pytest.mark.parametrize(
+    ("events", "count"),
+    [([], 0), ([OPENED], 1), ([OPENED, CLOSED], 0), ([OPENED, CRASHED], 0)],
+)
+def test_an_instance_closes_what_it_has_opened(events: list[Event], count: int) -> None:
+    """Also where the instance itself finds nothing in use."""
+    see = NothingIsLeftInUse(LogHistory(exactly_once=False)).observers
+    stopped = made(3, "instance-0", "instance.stopped", leaks=[])
+    found = [each for event in [*events, stopped] for each in see[event.kind](event)]
+    assert len(found) == count
