@@ -122,7 +122,14 @@ class RunningStoreEqualsChangelog(_Contents):
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        observers = {"store.running": self._running, "thread.assigned": self._assigned}
+        observers = {
+            "store.running": self._running,
+            "thread.assigned": self._assigned,
+            "task.closed": self._closed,
+            "thread.died": self._died,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._gone,
+        }
         if not self.history.exactly_once:
             return observers
         return {
@@ -137,16 +144,37 @@ class RunningStoreEqualsChangelog(_Contents):
         self._open: dict[str, set[int]] = {}
         # By task, the last generation in which it was assigned, and its owner.
         self._owners: dict[str, tuple[int, str]] = {}
-        # By thread and active task, the ends of all logs when the thread got the task last.
-        self._ends: dict[tuple[str, str], dict[str, int]] = {}
+        # By thread and active task, the ends of all logs when the thread got the task, or closed it
+        # to open it anew.
+        self._ends: dict[str, dict[str, dict[str, int]]] = {}
 
     def _assigned(self, event: Event) -> Iterator[str]:
         latest = event.attributes["generation"], event.actor
-        ends = {partition: log.end for partition, log in self.history.logs.items()}
-        for task in event.attributes["active"]:
+        ends = self._ends_now()
+        active = event.attributes["active"]
+        for task in active:
             self._owners[task] = max(latest, self._owners.get(task, latest))
-            self._ends[event.actor, task] = ends
+        # The end of a task that the thread keeps is not requested anew.
+        before = self._ends.get(event.actor, {})
+        self._ends[event.actor] = {task: before.get(task, ends) for task in active}
         yield from ()
+
+    def _closed(self, event: Event) -> Iterable[str]:
+        if event.task in self._ends.get(event.actor, ()):
+            self._ends[event.actor][event.task] = self._ends_now()
+        return ()
+
+    def _ends_now(self) -> dict[str, int]:
+        return {partition: log.end for partition, log in self.history.logs.items()}
+
+    def _died(self, event: Event) -> Iterable[str]:
+        self._ends.pop(event.actor, None)
+        return ()
+
+    def _gone(self, event: Event) -> Iterable[str]:
+        for thread in [each for each in self._ends if each.startswith(f"{event.process}/")]:
+            del self._ends[thread]
+        return ()
 
     def _decided(self, event: Event) -> Iterator[str]:
         for partition in self._open:
@@ -188,7 +216,8 @@ class RunningStoreEqualsChangelog(_Contents):
         """
         if self.history.exactly_once:
             return None
-        ends = {} if self.history.of_kafka else self._ends.get((event.actor, event.task), {})
+        got = {} if self.history.of_kafka else self._ends.get(event.actor, {})
+        ends = got.get(event.task, {})
         return max(event.offset, ends.get(event.partition, 0) - 1)
 
 

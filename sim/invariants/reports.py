@@ -68,6 +68,8 @@ class _ClosedTasks(Invariant):
         # The processes whose disks are full: RocksDB does not tell that it could not write what it
         # had in memory when it was closed.
         self._full: set[str] = set()
+        # By process that starts, the task whose stores it opens to learn their offsets.
+        self._looked: dict[str, str] = {}
         # The closed tasks that a thread of their process has reported; and by thread and task, that
         # the thread has not, which is right if another one does.
         self._reported: set[Place] = set()
@@ -89,6 +91,9 @@ class _ClosedTasks(Invariant):
             "disk.power_lost": self._lost,
             "disk.filled": self._filled,
             "disk.emptied": self._emptied,
+            "state.opened": self._look,
+            "state.found": self._found,
+            "disk.full": self._refused,
             "thread.subscribed": self._subscribed,
             "thread.assigned": self._assigned,
         }
@@ -145,6 +150,21 @@ class _ClosedTasks(Invariant):
 
     def _emptied(self, event: Event) -> Iterator[str]:
         self._full.discard(event.actor)
+        yield from ()
+
+    def _look(self, event: Event) -> Iterator[str]:
+        self._looked[event.actor] = event.task
+        yield from ()
+
+    def _found(self, event: Event) -> Iterator[str]:
+        self._looked.pop(event.actor, None)
+        yield from ()
+
+    def _refused(self, event: Event) -> Iterator[str]:
+        """A store that a starting process could not close again may have lost its offset."""
+        task = self._looked.pop(event.actor, None)
+        if task is not None:
+            self._closed.pop((event.actor, task), None)
         yield from ()
 
     def _wiped(self, event: Event) -> Iterator[str]:

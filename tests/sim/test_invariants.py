@@ -202,6 +202,26 @@ def test_a_restoration_ends_behind_what_was_there_when_its_task_came(
     assert len(found(RunningStoreEqualsChangelog, *events, row, exactly_once=False)) == count
 
 
+ASSIGNED: Happens = ("thread.assigned", {"generation": 1, "active": ["0_0"]})
+AGAIN: Happens = ("thread.assigned", {"generation": 2, "active": ["0_0"]})
+LOST: Happens = ("thread.assigned", {"generation": 2, "active": []})
+CLOSED: Happens = ("task.closed", {"task": "0_0", "closing": "DIRTY"})
+
+
+@pytest.mark.parametrize(
+    ("events", "count"),
+    [([AGAIN], 0), ([LOST, AGAIN], 1), ([CLOSED], 1), ([("thread.died", {}), AGAIN], 1)],
+)
+def test_the_end_of_a_restoration_stays_while_its_thread_keeps_the_task(
+    events: list[Happens], count: int
+) -> None:
+    """However often the group rebalances meanwhile; whoever opens a task asks for its end again."""
+    log = [appended(0, b"a", b"0"), ASSIGNED, appended(1, b"a", b"1")]
+    row = contents("store.running", 0, {b"a": b"0"})
+    found_ones = found(RunningStoreEqualsChangelog, *log, *events, row, exactly_once=False)
+    assert len(found_ones) == count
+
+
 def test_a_store_that_is_found_may_be_further_than_its_offset() -> None:
     """Any later value will do, and no earlier one."""
     log = [appended(each, b"a", b"%d" % each) for each in range(4)]

@@ -199,6 +199,29 @@ def test_nobody_reports_what_another_release_has_taken_over() -> None:
     ]
 
 
+@pytest.mark.parametrize(("is_found", "count"), [(False, 0), (True, 1)])
+def test_nobody_reports_a_store_that_a_start_could_not_close(is_found: bool, count: int) -> None:
+    """The disk is full: the store was opened to learn its offset, and has lost it."""
+    place = {"task": "0_0", "partition": "counts-changelog-0"}
+    looked = [made(6, "instance-0", "state.opened", task="0_0")]
+    if is_found:
+        looked.append(made(7, "instance-0", "state.found", task="0_0", total=20))
+    events = [
+        made(0, "instance-0", "instance.started", release="4.2"),
+        made(1, "instance-0/thread-0", "store.opened", **place, persistent=True),
+        made(2, "instance-0/thread-0", "store.committed", **place, offset=19),
+        made(3, "instance-0/thread-0", "task.closed", task="0_0", closing="CLEAN"),
+        made(4, "instance-0", "instance.stopped"),
+        made(5, "instance-0", "instance.started", release="4.2"),
+        *looked,
+        made(8, "instance-0", "disk.full", store="rows"),
+        made(9, "instance-0", "instance.crashed"),
+        made(10, "instance-0", "instance.started", release="4.2"),
+        made(11, "instance-0/thread-0", "thread.subscribed", used=11),
+    ]
+    assert len(judged(events)) == count
+
+
 @pytest.mark.parametrize("opens", [True, False])
 def test_a_thread_of_kafka_leaves_out_a_task_that_another_one_is_opening(opens: bool) -> None:
     """The thread that opens the task has its lock before anyone can see that it is open."""
