@@ -31,7 +31,7 @@ import msgspec
 
 from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
-from streamproof.sim.nemesis import KINDS
+from streamproof.sim.nemesis import KINDS, RARE_KINDS
 from streamproof.sim.plan_space import Options, PlanSpace
 from streamproof.sim.rolling_upgrade import UPGRADES
 from streamproof.sim.topologies import TOPOLOGIES
@@ -75,7 +75,7 @@ def check_space(space: PlanSpace, path: Path) -> None:
     for key, known in (
         ("topologies", [*TOPOLOGIES]),
         ("upgrades", ["", *UPGRADES]),
-        ("kinds", [*KINDS]),
+        ("kinds", [*KINDS, *RARE_KINDS]),
     ):
         for name in getattr(space, key):
             if name not in known:

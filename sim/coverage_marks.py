@@ -29,6 +29,7 @@ MARKS = (
     "a leader took a committed offset for the end of an input",
     "a loss of power took what was flushed",
     "a newer format was prepared while the older one was served",
+    "a process died before it had wiped a task",
     "a punctuation was due",
     "a record was given up, and its transaction was aborted",
     "a record that could not be processed was left out",

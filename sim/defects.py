@@ -33,6 +33,8 @@ class Defect(NamedTuple):
             stores that do not (False), or both (None).
         settings: values of fields of ``StreamsConfig`` with which the defect does harm.
         upgrade: the upgrade in which the defect does harm, one of ``UPGRADES``; empty for any run.
+        kinds: the faults of instances with which alone the defect is found within some hundred
+            worlds, of ``nemesis.RARE_KINDS``; empty for any.
         topology: the topology in which the defect does harm, one of ``TOPOLOGIES``; empty for any.
     """
 
@@ -43,6 +45,7 @@ class Defect(NamedTuple):
     transactional: bool | None = None
     upgrade: str = ""
     topology: str = ""
+    kinds: tuple[str, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -337,6 +340,7 @@ DEFECTS: dict[str, Defect] = {
         "Kafka 4.3.1, StateManagerUtil#closeStateManager",
         EOS,
         transactional=False,
+        kinds=("wipe",),
     ),
     "forgets-punctuations": Defect(
         "A commit leaves out tasks that have only punctuated since the last commit.",

@@ -17,12 +17,14 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.instance_faults import Troubles
 from streamproof.sim.instances import Instance
 from streamproof.sim.network import Network
+from streamproof.sim.trace import Event as TraceEvent
 from streamproof.sim.world import World
 
 __all__ = [
     "DRIFTS_PPM",
     "GRACE_MS",
     "KINDS",
+    "RARE_KINDS",
     "Nemesis",
     "drawn_drift",
     "rolling_bounce",
@@ -32,6 +34,10 @@ __all__ = [
 KINDS = ("crash", "pause", "cut", "fill", "bounce", "power", "hold")
 """The faults: a process is killed, stands still, loses its network, has a full disk, restarts
 cleanly, loses its power, or gets paused (KIP-834), in the order of the names."""
+
+RARE_KINDS = ("wipe",)
+"""Faults that only searches for their situations draw: a process stands still until its group puts
+it out, and is killed when it is about to wipe a task."""
 
 DRIFTS_PPM = (0, 100, -100, 500, -500)
 """How fast a clock may be, in millionths; the extremes are those of a bad quartz."""
@@ -61,14 +67,14 @@ class Nemesis:
         world: the world.
         network: the network of the application.
         instances: the possible victims.
-        kinds: the possible faults, of ``KINDS``; none if empty.
+        kinds: the possible faults, of ``KINDS`` and ``RARE_KINDS``; none if empty.
         safety_ms: the time at which everything is healed.
 
     Attributes:
         healed: triggers when all faults have ended for good.
 
     Raises:
-        UsageError: a kind is not in ``KINDS``.
+        UsageError: there is no such kind.
     """
 
     def __init__(
@@ -80,7 +86,7 @@ class Nemesis:
         *,
         safety_ms: int = 60_000,
     ) -> None:
-        unknown = [each for each in kinds if each not in KINDS]
+        unknown = [each for each in kinds if each not in (*KINDS, *RARE_KINDS)]
         if unknown:
             raise UsageError(
                 f"{unknown[0]!r} is not a fault of instances. Choose some of: {', '.join(KINDS)}."
@@ -98,6 +104,7 @@ class Nemesis:
             "bounce": self._bounce,
             "power": self._power,
             "hold": self._hold,
+            "wipe": self._wipe,
         }
         self.healed: Event = world.time.event()
 
@@ -161,6 +168,28 @@ class Nemesis:
         self._troubles.fill(instance)
         yield self._trouble()
         self._troubles.empty(instance)
+
+    def _wipe(self, instance: Instance) -> Steps:
+        """No time passes before files are deleted, so a drawn moment would never be in between."""
+        is_over = False
+
+        def watch(event: TraceEvent) -> None:
+            nonlocal is_over
+            if event.kind == "task.wiping" and event.process == instance.name and not is_over:
+                is_over = True
+                # What starts comes before everything else of the same moment.
+                self._world.time.process(self._kill_wiping(instance))
+
+        self._world.trace.watch(watch)
+        yield from self._pause(instance)
+        yield self._world.time.timeout(_MAX_QUIET_MS)
+        is_over = True
+        self._troubles.end(instance)
+
+    def _kill_wiping(self, instance: Instance) -> Steps:
+        self._world.marks.sometimes("a process died before it had wiped a task")
+        instance.crash()
+        yield self._world.time.timeout(0)
 
     def _trouble(self) -> Event:
         return self._world.time.timeout(self._world.choices.between(1, _MAX_TROUBLE_MS))

@@ -73,7 +73,8 @@ class PlanSpace(
         topologies: names in ``TOPOLOGIES``.
         guarantees: processing guarantees.
         upgrades: names in ``UPGRADES``; the empty name is a run without an upgrade.
-        kinds: faults of instances, of ``nemesis.KINDS``; a plan has some of them.
+        kinds: faults of instances, of ``nemesis.KINDS`` and ``nemesis.RARE_KINDS``; a plan has some
+            of them.
         plan: values of fields of ``Plan``.
         settings: values of fields of ``StreamsConfig``.
         workload: values of fields of ``WorkloadConfig``.
@@ -121,6 +122,13 @@ class PlanSpace(
                 [known.topology],
                 f"The defect {defect!r} does no harm without the topology {known.topology!r}: "
                 "add it to topologies.",
+            )
+        if known.kinds:
+            narrowed["kinds"] = _left(
+                self.kinds,
+                [*known.kinds],
+                f"The defect {defect!r} does no harm without the fault {known.kinds[0]!r}: "
+                "add it to kinds.",
             )
         needed_settings = {name: [value] for name, value in known.settings.items()}
         if known.transactional is not None:

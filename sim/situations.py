@@ -93,6 +93,13 @@ _SCARCE: dict[str, Mapping[str, Any]] = {
     "a newer format was prepared while the older one was served": {
         "upgrades": ["format-in-place", "format-in-place-from-first"]
     },
+    "a process died before it had wiped a task": {
+        "guarantees": ["exactly-once"],
+        "upgrades": [""],
+        "kinds": ["wipe"],
+        "plan": {"persistent": [True]},
+        "settings": {"transactional": [False], "session_timeout_ms": [6_000]},
+    },
     "a punctuation was due": {"topologies": ["punctuated-count"]},
     "a record was given up, and its transaction was aborted": {
         "guarantees": ["exactly-once"],

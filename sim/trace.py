@@ -80,6 +80,10 @@ class Trace:
         self._unhashed = bytearray()
         self.count = 0
 
+    def watch(self, watcher: Watcher) -> None:
+        """Tell a function of each event from here on."""
+        self._watchers.append(watcher)
+
     def emit(
         self,
         kind: str,

@@ -35,7 +35,7 @@ class Plan:
         threads: the number of stream threads of each instance.
         config: the configuration of the application.
         workload: the input.
-        kinds: the faults of instances, of ``nemesis.KINDS``.
+        kinds: the faults of instances, of ``nemesis.KINDS`` and ``nemesis.RARE_KINDS``.
         activation: the probability that a fault site is on.
         safety_ms: how long faults may happen, in virtual milliseconds.
         upgrade: the name of an upgrade that happens meanwhile, in ``UPGRADES``; empty for none.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from disturbed_worlds import disturbed
 
@@ -14,6 +16,7 @@ from streamproof.sim.nemesis import (
     DRIFTS_PPM,
     GRACE_MS,
     KINDS,
+    RARE_KINDS,
     Nemesis,
     drawn_drift,
     rolling_bounce,
@@ -97,7 +100,7 @@ class Small:
 # The nemesis.
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *RARE_KINDS])
 def test_whatever_goes_wrong_is_survived(kind: str) -> None:
     """Nothing is broken, and when all is healed, every task runs and every instance is up."""
     run = disturbed(2, config_of(exactly_once=True), (kind,), activation=0)
@@ -126,6 +129,19 @@ def test_a_long_pause_or_cut_makes_a_zombie() -> None:
         runs = [disturbed(seed, config_of(exactly_once=True), (kind,)) for seed in range(3)]
         assert any(run.of("group.left_out") for run in runs)
         assert any(run.of("thread.lost") for run in runs)
+
+
+def test_a_process_dies_before_it_has_wiped_a_task() -> None:
+    """Between both, and the next process of the instance wipes what it finds."""
+    config = config_of(exactly_once=True)
+    runs = [disturbed(seed, config, ("wipe",), activation=0) for seed in range(6)]
+    assert [list(run.violations) for run in runs] == [[]] * len(runs)
+    died = 0
+    for run in runs:
+        wiping = [each for each in run.events if each.kind.startswith(("task.wip", "instance.c"))]
+        for one, other in pairwise(wiping):
+            died += (one.kind, other.kind) == ("task.wiping", "instance.crashed")
+    assert died > 0
 
 
 def test_an_unknown_kind_is_refused() -> None:
