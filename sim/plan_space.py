@@ -124,12 +124,8 @@ class PlanSpace(
                 "add it to topologies.",
             )
         if known.kinds:
-            narrowed["kinds"] = _left(
-                self.kinds,
-                [*known.kinds],
-                f"The defect {defect!r} does no harm without the fault {known.kinds[0]!r}: "
-                "add it to kinds.",
-            )
+            # Nobody draws a rare fault, so no space leaves one out.
+            narrowed["kinds"] = [*known.kinds]
         needed_settings = {name: [value] for name, value in known.settings.items()}
         if known.transactional is not None:
             needed_settings["transactional"] = [known.transactional]

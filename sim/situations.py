@@ -43,12 +43,15 @@ def situations_of(topologies: Collection[str], kinds: Collection[str] = ()) -> l
 
     Args:
         topologies: names in ``TOPOLOGIES``; all, if there is none.
-        kinds: the possible faults of instances, of ``nemesis.KINDS``; all, if there is none.
+        kinds: the possible faults of instances, of ``nemesis.KINDS`` and ``nemesis.RARE_KINDS``;
+            all, if there is none.
     """
     pairs = (
         _with_topology(kind, topology)
         for topology in topologies or TOPOLOGIES
         for kind in kinds or KINDS
+        # A rare fault has a mark of its own.
+        if kind in KINDS
     )
     return [*MARKS, *(f"the fault {site}" for site in SITES), *pairs]
 
