@@ -320,7 +320,9 @@ def exploration_branches(session: nox.Session) -> None:
     with TemporaryDirectory() as directory:
         data = f"--data-file={Path(directory) / 'coverage'}"
         seeds = session.posargs or ["0", "600"]
-        session.run("coverage", "run", settings, data, script, "seeds", *seeds, "--jobs", "1")
+        explored = ("coverage", "run", settings, data, script, "seeds", *seeds, "--jobs", "1")
+        # So few worlds do not have all situations, which is what the exit code 1 says.
+        session.run(*explored, success_codes=[0, 1])
         session.run("coverage", "report", settings, data)
 
 
