@@ -86,10 +86,11 @@ class Nemesis:
         *,
         safety_ms: int = 60_000,
     ) -> None:
-        unknown = [each for each in kinds if each not in (*KINDS, *RARE_KINDS)]
+        known = (*KINDS, *RARE_KINDS)
+        unknown = [each for each in kinds if each not in known]
         if unknown:
             raise UsageError(
-                f"{unknown[0]!r} is not a fault of instances. Choose some of: {', '.join(KINDS)}."
+                f"{unknown[0]!r} is not a fault of instances. Choose some of: {', '.join(known)}."
             )
         self._world = world
         self._troubles = Troubles(world, network)
@@ -170,7 +171,8 @@ class Nemesis:
         self._troubles.empty(instance)
 
     def _wipe(self, instance: Instance) -> Steps:
-        """No time passes before files are deleted, so a drawn moment would never be in between."""
+        """Let a process stand still, and kill it if it is about to wipe a task soon after that."""
+        # No time passes before the files are gone, so no drawn moment would be in between.
         is_over = False
 
         def watch(event: TraceEvent) -> None:

@@ -101,6 +101,7 @@ class _ClosedTasks(Invariant):
     def _started(self, event: Event) -> Iterator[str]:
         release = [event.attributes[each] for each in _OF_A_RELEASE]
         self._releases[event.actor] = release
+        self._looked.pop(event.actor, None)
         self._reported -= set(_of_process(self._closed, event.actor))
         prefix = f"{event.actor}/"
         self._missing = {

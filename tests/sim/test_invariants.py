@@ -218,8 +218,8 @@ def test_the_end_of_a_restoration_stays_while_its_thread_keeps_the_task(
     """However often the group rebalances meanwhile; whoever opens a task asks for its end again."""
     log = [appended(0, b"a", b"0"), ASSIGNED, appended(1, b"a", b"1")]
     row = contents("store.running", 0, {b"a": b"0"})
-    found_ones = found(RunningStoreEqualsChangelog, *log, *events, row, exactly_once=False)
-    assert len(found_ones) == count
+    breaches = found(RunningStoreEqualsChangelog, *log, *events, row, exactly_once=False)
+    assert len(breaches) == count
 
 
 def test_a_store_that_is_found_may_be_further_than_its_offset() -> None:

@@ -175,16 +175,20 @@ def judged(
     return [breach for each in events if each.kind in see for breach in see[each.kind](each)]
 
 
+PLACE = {"task": "0_0", "partition": "counts-changelog-0"}
+
+STOPPED = [
+    made(0, "instance-0", "instance.started", release="4.2"),
+    made(1, "instance-0/thread-0", "store.opened", **PLACE, persistent=True),
+    made(2, "instance-0/thread-0", "store.committed", **PLACE, offset=19),
+    made(3, "instance-0/thread-0", "task.closed", task="0_0", closing="CLEAN"),
+    made(4, "instance-0", "instance.stopped"),
+]
+"""An instance closes a task, and is stopped."""
+
+
 def test_nobody_reports_what_another_release_has_taken_over() -> None:
     """The disk is full once release 4.3 has taken the offsets over, and release 4.2 finds none."""
-    place = {"task": "0_0", "partition": "counts-changelog-0"}
-    before = [
-        made(0, "instance-0", "instance.started", release="4.2"),
-        made(1, "instance-0/thread-0", "store.opened", **place, persistent=True),
-        made(2, "instance-0/thread-0", "store.committed", **place, offset=19),
-        made(3, "instance-0/thread-0", "task.closed", task="0_0", closing="CLEAN"),
-        made(4, "instance-0", "instance.stopped"),
-    ]
     other = [
         made(5, "instance-0", "instance.started", release="4.3"),
         made(6, "instance-0", "instance.crashed"),
@@ -193,8 +197,8 @@ def test_nobody_reports_what_another_release_has_taken_over() -> None:
         made(7, "instance-0", "instance.started", release="4.2"),
         made(8, "instance-0/thread-0", "thread.subscribed", used=11),
     ]
-    assert judged([*before, *other, *after]) == []
-    assert judged([*before, *after]) == [
+    assert judged([*STOPPED, *other, *after]) == []
+    assert judged([*STOPPED, *after]) == [
         "instance-0/thread-0 does not report task 0_0, whose stores have 20"
     ]
 
@@ -202,16 +206,11 @@ def test_nobody_reports_what_another_release_has_taken_over() -> None:
 @pytest.mark.parametrize(("is_found", "count"), [(False, 0), (True, 1)])
 def test_nobody_reports_a_store_that_a_start_could_not_close(is_found: bool, count: int) -> None:
     """The disk is full: the store was opened to learn its offset, and has lost it."""
-    place = {"task": "0_0", "partition": "counts-changelog-0"}
     looked = [made(6, "instance-0", "state.opened", task="0_0")]
     if is_found:
         looked.append(made(7, "instance-0", "state.found", task="0_0", total=20))
     events = [
-        made(0, "instance-0", "instance.started", release="4.2"),
-        made(1, "instance-0/thread-0", "store.opened", **place, persistent=True),
-        made(2, "instance-0/thread-0", "store.committed", **place, offset=19),
-        made(3, "instance-0/thread-0", "task.closed", task="0_0", closing="CLEAN"),
-        made(4, "instance-0", "instance.stopped"),
+        *STOPPED,
         made(5, "instance-0", "instance.started", release="4.2"),
         *looked,
         made(8, "instance-0", "disk.full", store="rows"),
@@ -225,16 +224,15 @@ def test_nobody_reports_a_store_that_a_start_could_not_close(is_found: bool, cou
 @pytest.mark.parametrize("opens", [True, False])
 def test_a_thread_of_kafka_leaves_out_a_task_that_another_one_is_opening(opens: bool) -> None:
     """The thread that opens the task has its lock before anyone can see that it is open."""
-    place = {"task": "0_0", "partition": "counts-changelog-0"}
     events = [
         made(0, "instance-0", "instance.started", release="4.4.0"),
-        made(1, "instance-0/thread-1", "store.opened", **place, persistent=True),
-        made(2, "instance-0/thread-1", "store.committed", **place, offset=4),
+        made(1, "instance-0/thread-1", "store.opened", **PLACE, persistent=True),
+        made(2, "instance-0/thread-1", "store.committed", **PLACE, offset=4),
         made(3, "instance-0/thread-1", "task.closed", task="0_0", closing="CLEAN"),
         made(4, "instance-0/thread-1", "thread.subscribed", used=11),
     ]
     if opens:
-        events.append(made(5, "instance-0/thread-2", "store.opened", **place, persistent=True))
+        events.append(made(5, "instance-0/thread-2", "store.opened", **PLACE, persistent=True))
     events += [
         made(6, "instance-0/thread-2", "thread.subscribed", used=11),
         made(7, "instance-0/thread-1", "thread.assigned"),
@@ -249,11 +247,10 @@ def test_a_thread_of_kafka_leaves_out_a_task_that_another_one_is_opening(opens: 
 @pytest.mark.parametrize(("kind", "count"), [("task.wiping", 0), ("task.wiped", 0), (None, 1)])
 def test_nobody_reports_a_task_that_is_about_to_be_wiped(kind: str | None, count: int) -> None:
     """Its stores have forgotten their offsets, and its thread keeps the lock until it is gone."""
-    place = {"task": "0_0", "partition": "counts-changelog-0"}
     events = [
         made(0, "instance-0", "instance.started", release="4.3"),
-        made(1, "instance-0/thread-1", "store.opened", **place, persistent=True),
-        made(2, "instance-0/thread-1", "store.committed", **place, offset=4),
+        made(1, "instance-0/thread-1", "store.opened", **PLACE, persistent=True),
+        made(2, "instance-0/thread-1", "store.committed", **PLACE, offset=4),
         made(3, "instance-0/thread-1", "task.closed", task="0_0", closing="DIRTY"),
     ]
     if kind:
