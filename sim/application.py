@@ -11,7 +11,7 @@ from streamproof.sim.actor_hosts import Host
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS
 from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
-from streamproof.sim.brokers.upkeep import TopicConfig
+from streamproof.sim.brokers.upkeep import CLEANER_BACKOFF_MS, TopicConfig
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
 from streamproof.sim.clients.producer import MAX_BLOCK_MS, MAX_IN_FLIGHT
@@ -91,6 +91,7 @@ _AT_LEAST_ONE = (
     "task_timeout_ms",
     "brokers",
     "max_in_flight_requests_per_connection",
+    "log_cleaner_backoff_ms",
 )
 
 
@@ -171,6 +172,8 @@ class StreamsConfig:
             one broker; at most 5, because the brokers know the numbers of 5 batches.
         group_protocol: whether the members of the group assign the tasks, which is the default of
             all releases, or the brokers, as they can since Kafka 4.2 (KIP-1071).
+        log_cleaner_backoff_ms: ``log.cleaner.backoff.ms`` of the brokers: how often they look for
+            logs to compact.
     """
 
     exactly_once: bool = True
@@ -218,6 +221,7 @@ class StreamsConfig:
     brokers: int = 1
     max_in_flight_requests_per_connection: int = MAX_IN_FLIGHT
     group_protocol: GroupProtocol = "classic"
+    log_cleaner_backoff_ms: int = CLEANER_BACKOFF_MS
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
@@ -395,6 +399,7 @@ class Application:
             topics,
             verifies_partitions=config.verifies_partitions,
             brokers=config.brokers,
+            cleaner_backoff_ms=config.log_cleaner_backoff_ms,
         )
         if config.group_protocol == "streams":
             self.cluster.groups[topology.application_id] = streams_group(

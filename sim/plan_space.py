@@ -28,6 +28,7 @@ from streamproof.sim.application import (
 )
 from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS
 from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
+from streamproof.sim.brokers.upkeep import CLEANER_BACKOFF_MS
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
@@ -441,11 +442,11 @@ def _with_retention(
     choices: Choices, plan: Plan, config: StreamsConfig
 ) -> tuple[Plan, StreamsConfig]:
     """A plan with the times after which brokers and processes give data up: mostly Kafka's."""
-    tombstones_ms, additional_ms, segment_ms = choices.pick(
+    tombstones_ms, additional_ms, segment_ms, backoff_ms = choices.pick(
         (
-            (DELETE_RETENTION_MS, ADDITIONAL_RETENTION_MS, SEGMENT_MS),
-            (DELETE_RETENTION_MS, ADDITIONAL_RETENTION_MS, SEGMENT_MS),
-            (1_000, 15_000, 2_000),
+            (DELETE_RETENTION_MS, ADDITIONAL_RETENTION_MS, SEGMENT_MS, CLEANER_BACKOFF_MS),
+            (DELETE_RETENTION_MS, ADDITIONAL_RETENTION_MS, SEGMENT_MS, CLEANER_BACKOFF_MS),
+            (1_000, 15_000, 2_000, 2_000),
         )
     )
     resets: tuple[tuple[AutoOffsetReset, int], ...] = (
@@ -459,6 +460,7 @@ def _with_retention(
         topic_delete_retention_ms=tombstones_ms,
         windowstore_changelog_additional_retention_ms=additional_ms,
         topic_segment_ms=segment_ms,
+        log_cleaner_backoff_ms=backoff_ms,
         auto_offset_reset=policy,
         state_cleanup_dir_max_age_ms=choices.pick((NO_MAX_AGE_MS, NO_MAX_AGE_MS, 5_000)),
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from streamproof.sim.application import ADDITIONAL_RETENTION_MS, SEGMENT_MS
 from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.fault_sites import SITES
 from streamproof.sim.invariants import INVARIANTS
@@ -121,13 +122,25 @@ _SCARCE: dict[str, Mapping[str, Any]] = {
         "kinds": ["crash"],
         "settings": {"group_protocol": ["streams"], "static_members": [True]},
     },
-    # Sessions that are merged leave many tombstones, and a second compaction takes them.
+    # Sessions that are merged leave many tombstones, and a second compaction takes them. The input
+    # lasts as long as the faults, so that a store that is away misses some.
     "a store had missed a tombstone": {
         "topologies": ["session-count"],
         "upgrades": [""],
-        "kinds": ["crash"],
-        "plan": {"persistent": [True], "activation": [0.5], "safety_ms": [150_000]},
-        "settings": {"topic_delete_retention_ms": [0]},
+        "kinds": ["crash", "pause", "cut", "bounce"],
+        "plan": {
+            "instances": [2, 3],
+            "persistent": [True],
+            "activation": [0.9],
+            "safety_ms": [150_000],
+        },
+        "settings": {
+            "topic_delete_retention_ms": [0],
+            "topic_segment_ms": [SEGMENT_MS],
+            "windowstore_changelog_additional_retention_ms": [ADDITIONAL_RETENTION_MS],
+            "log_cleaner_backoff_ms": [500],
+        },
+        "workload": {"max_burst": [1, 4], "max_pause_ms": [3_000]},
     },
     "a task idled": {"topologies": _JOINS, "settings": {"max_task_idle_ms": [500]}},
     "a task waited for a lag that was not known": {

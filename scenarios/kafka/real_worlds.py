@@ -128,6 +128,7 @@ REAL_WORLDS = PlanSpace(
         ],
         "topic_delete_retention_ms": [StreamsConfig.topic_delete_retention_ms],
         "topic_segment_ms": [StreamsConfig.topic_segment_ms],
+        "log_cleaner_backoff_ms": [StreamsConfig.log_cleaner_backoff_ms],
         "windowstore_changelog_additional_retention_ms": [
             StreamsConfig.windowstore_changelog_additional_retention_ms
         ],

@@ -37,6 +37,7 @@ from streamproof.sim.brokers.transaction_coordinator import (
     TransactionVersion,
 )
 from streamproof.sim.brokers.upkeep import (
+    CLEANER_BACKOFF_MS,
     TopicConfig,
     clean_up,
     delete_what_is_old,
@@ -81,6 +82,8 @@ class Cluster:
         verifies_partitions: ``transaction.partition.verification.enable``: whether a partition asks
             for the open transaction of the first record that it gets (KIP-890).
         brokers: the number of brokers that lead the partitions, at least 1.
+        cleaner_backoff_ms: ``log.cleaner.backoff.ms``: how often a broker looks for logs to compact,
+            in milliseconds, at least 1.
 
     Attributes:
         brokers: the number of brokers.
@@ -99,6 +102,7 @@ class Cluster:
         *,
         verifies_partitions: bool = True,
         brokers: int = 1,
+        cleaner_backoff_ms: int = CLEANER_BACKOFF_MS,
     ) -> None:
         for topic, count in partitions.items():
             if count < 1:
@@ -143,7 +147,7 @@ class Cluster:
         self._markers_due = world.time.event()
         self._host.start(self._write_markers())
         self._host.start(self._end_what_takes_too_long())
-        self._host.start(clean_up(world, self, configs or {}))
+        self._host.start(clean_up(world, self, configs or {}, cleaner_backoff_ms))
         self._host.start(delete_what_is_old(world, self, configs or {}))
         self._host.start(fail_over(world, self))
         self._host.start(forget_idle_transactions(world, self))

@@ -115,10 +115,12 @@ class Brokers(Protocol):
         ...
 
 
-def clean_up(world: World, cluster: Brokers, configs: Mapping[str, TopicConfig]) -> Steps:
+def clean_up(
+    world: World, cluster: Brokers, configs: Mapping[str, TopicConfig], backoff_ms: int
+) -> Steps:
     """Compact logs now and then, each up to a drawn offset. The last record always stays."""
     while True:
-        yield world.time.timeout(CLEANER_BACKOFF_MS)
+        yield world.time.timeout(backoff_ms)
         for name, log, config in _configured(cluster, configs):
             if not config.compacted or not world.faults.happens("broker.compacted", name):
                 continue

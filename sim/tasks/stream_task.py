@@ -206,8 +206,12 @@ class StreamTask:
         try:
             for name, changelog in self.spec.changelogs.items():
                 self._open_store(name, changelog, make_store(name), was_empty=was_empty)
-        except (ProcessorStateError, TaskCorruptedError):
+        except TaskCorruptedError:
             self._close_stores()
+            raise
+        except ProcessorStateError:
+            self._close_stores()
+            self._emit("task.closed", closing=Closing.DIRTY.name)
             raise
         self.become(TaskState.RESTORING)
 

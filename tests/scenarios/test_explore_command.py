@@ -168,7 +168,7 @@ def test_where_nothing_is_wrong_nothing_is_found(exploration: Exploration) -> No
     assert " situations came about." in printed
     told = " ".join(printed.split())
     assert "Not reached: " in told
-    assert "a changelog was compacted; " in told
+    assert "the group looked again at what was on its way; " in told
     assert printed.endswith("Nothing was found.\n")
     assert all(len(line) <= 80 for line in printed.splitlines())
     assert [each.seed for each in exploration.runs()] == list(range(60))

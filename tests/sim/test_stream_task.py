@@ -279,6 +279,32 @@ def test_a_corrupted_task_is_closed_even_if_its_disk_is_full(
     assert task.state is TaskState.CLOSED
 
 
+def test_a_task_that_cannot_open_its_second_store_is_closed(tmp_path: Path) -> None:
+    """So that nobody takes the store that was opened before the error for an open one."""
+    world = Bench(tmp_path)
+    pair = Topology("app", (Subtopology(("in",), count, ("counts", "more")),), {"in": 1})
+    made: list[KeyValueStore] = []
+
+    def make(name: str) -> KeyValueStore:
+        if made:
+            raise ProcessorStateError("The disk is full.")
+        made.append(world.make_store(name))
+        return made[0]
+
+    task = StreamTask(
+        "0_0",
+        pair.tasks["0_0"],
+        world.config,
+        choices=world.world.choices,
+        trace=world.world.trace,
+        actor="instance-0/thread-0",
+    )
+    with pytest.raises(ProcessorStateError, match="disk is full"):
+        task.open(tmp_path, make, world.producer, was_empty=True)
+    assert not made[0].is_open
+    assert [each.kind for each in world.events[-2:]] == ["store.opened", "task.closed"]
+
+
 def test_restoring_leads_to_the_content_of_the_changelog(bench: Callable[..., Bench]) -> None:
     """Nothing of it is sent to the changelog again."""
     world = bench()
