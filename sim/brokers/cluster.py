@@ -82,8 +82,8 @@ class Cluster:
         verifies_partitions: ``transaction.partition.verification.enable``: whether a partition asks
             for the open transaction of the first record that it gets (KIP-890).
         brokers: the number of brokers that lead the partitions, at least 1.
-        cleaner_backoff_ms: ``log.cleaner.backoff.ms``: how often a broker looks for logs to compact,
-            in milliseconds, at least 1.
+        cleaner_backoff_ms: ``log.cleaner.backoff.ms``: how often a broker looks for logs to
+            compact, in milliseconds, at least 1.
 
     Attributes:
         brokers: the number of brokers.

@@ -9,6 +9,7 @@ Sources: KIP-892, KIP-1035; Kafka, StreamTask and ProcessorStateManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -204,16 +205,22 @@ class StreamTask:
             metrics=self._registry,
         )
         try:
+            self._open_stores(make_store, was_empty=was_empty)
+        except ProcessorStateError:
+            # The disk may be too full to close a store as well.
+            with suppress(ProcessorStateError):
+                self._close_stores()
+            self._emit("task.closed", closing=Closing.DIRTY.name)
+            raise
+        self.become(TaskState.RESTORING)
+
+    def _open_stores(self, make_store: Callable[[str], KeyValueStore], *, was_empty: bool) -> None:
+        try:
             for name, changelog in self.spec.changelogs.items():
                 self._open_store(name, changelog, make_store(name), was_empty=was_empty)
         except TaskCorruptedError:
             self._close_stores()
             raise
-        except ProcessorStateError:
-            self._close_stores()
-            self._emit("task.closed", closing=Closing.DIRTY.name)
-            raise
-        self.become(TaskState.RESTORING)
 
     def _open_store(
         self, name: str, changelog: str, inner: KeyValueStore, *, was_empty: bool

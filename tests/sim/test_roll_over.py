@@ -58,3 +58,26 @@ def test_an_operator_may_rely_on_what_was_ready(events: list[Event], count: int)
         history.see(each)
         found += see[each.kind](each) if each.kind in see else ()
     assert len(found) == count
+
+
+def test_a_copy_may_lack_what_a_compaction_has_taken() -> None:
+    """With a tombstone that is gone, the records before it are gone too, and nobody copies them."""
+    history = LogHistory(exactly_once=False)
+    see = CopiesTakeOverWhenReady(history).observers
+    log = {"partition": PLACE["partition"]}
+    compacted = {"offset": 2, "removed": 1}
+    found: list[str] = []
+    for each in (
+        made(0, "app", "application.started", changelogs={"0_0": ["app-s-changelog-0"]}),
+        made(1, NEW, "instance.started", release=NAMES_FORMATS),
+        made(2, "brokers", "log.appended", **log, offset=0, key=b"k", value=b"v"),
+        made(3, "brokers", "log.appended", **log, offset=1, key=b"k", value=None),
+        made(4, "brokers", "log.compacted", **log, **compacted),
+        made(5, "brokers", "log.compacted", **log, **compacted),
+        opened(6, -1),
+        made(7, NEW, "instance.ready"),
+        made(8, "instance-0", "instance.retired"),
+    ):
+        history.see(each)
+        found += see[each.kind](each) if each.kind in see else ()
+    assert found == []
