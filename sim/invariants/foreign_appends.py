@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 from streamproof.sim.trace import Event
 from streamproof.sim.upgraded_formats import NEWER
+
+if TYPE_CHECKING:
+    from streamproof.sim.invariants.log_history import Log
 
 __all__ = ["ForeignAppends"]
 
@@ -22,14 +26,20 @@ class ForeignAppends:
     A record of a producer that its thread has replaced may still arrive: it was given up, and its
     task has begun anew without it.
 
+    Args:
+        log: gives the log of a partition.
+
     Attributes:
         partitions: the changelogs to which a zombie has ever appended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: Callable[[str], Log]) -> None:
+        self._log = log
+        # The inputs that are the changelogs of tables. Their task reads all records.
+        self._inputs: set[str] = set()
         # By process and thread, the id of the producer that it has.
         self._producers: dict[str, dict[str, int]] = {}
-        # The changelogs of the tasks that run now, by process and task.
+        # The changelogs of the tasks that run, or are restored to a known end, by process and task.
         self._running: dict[tuple[str, str], set[str]] = {}
         self._offsets: dict[tuple[str, str], set[int]] = {}
         # The next offset of a restoration, by process and changelog.
@@ -51,8 +61,9 @@ class ForeignAppends:
         """By kind of event, the observer of such events."""
         return {
             "thread.producer": self._new_producer,
+            "store.found": self._found,
             "store.running": self._run,
-            "restore.start": self._start,
+            "restore.start": self._restore,
             "update.start": self._start,
             "store.restored": self._restored,
             "store.rebuilt": self._note_rebuilt,
@@ -68,12 +79,25 @@ class ForeignAppends:
         producers = self._producers.setdefault(event.process, {})
         producers[event.actor] = event.attributes["producer"]
 
+    def _found(self, event: Event) -> None:
+        if event.attributes["is_input"]:
+            self._inputs.add(event.partition)
+
     def _run(self, event: Event) -> None:
         if not event.attributes["is_input"]:
             self._running.setdefault((event.process, event.task), set()).add(event.partition)
 
     def _start(self, event: Event) -> None:
         self._next[event.process, event.partition] = event.attributes["start"]
+
+    def _restore(self, event: Event) -> None:
+        """A restoration has an end, and nobody reads what is appended after that."""
+        self._start(event)
+        if event.partition in self._inputs:
+            return
+        self._running.setdefault((event.process, event.task), set()).add(event.partition)
+        for each in self._log(event.partition).since(event.attributes["end"]):
+            self._note(event.process, event.partition, each.offset, each.producer)
 
     def _closed(self, event: Event) -> None:
         self._running.pop((event.process, event.task), None)
@@ -88,10 +112,14 @@ class ForeignAppends:
     def _appended(self, event: Event) -> None:
         partition, producer = event.partition, event.attributes["producer"]
         for (process, _), partitions in self._running.items():
-            own = self._producers.get(process, {})
-            if partition in partitions and producer not in own.values():
-                self._offsets.setdefault((process, partition), set()).add(event.offset)
-                self.partitions.add(partition)
+            if partition in partitions:
+                self._note(process, partition, event.offset, producer)
+
+    def _note(self, process: str, partition: str, offset: int, producer: int) -> None:
+        """Take note of a record behind the end of what a process reads, if another one wrote it."""
+        if producer not in self._producers.get(process, {}).values():
+            self._offsets.setdefault((process, partition), set()).add(offset)
+            self.partitions.add(partition)
 
     def _restored(self, event: Event) -> None:
         """Take note that a process has read a part of a changelog, compacted records included."""

@@ -129,7 +129,7 @@ class LogHistory:
         self.exactly_once = exactly_once
         self.of_kafka = of_kafka
         self.has_failed = False
-        self.unseen = ForeignAppends()
+        self.unseen = ForeignAppends(self.log)
         self._seen_by: dict[str, list[Callable[[Event], None]]] = {
             "log.appended": [self._append],
             "log.compacted": [self._compact],
@@ -165,6 +165,22 @@ class LogHistory:
         """The records of a partition that the guarantee makes visible, from an offset on."""
         log = self.logs.get(partition, _EMPTY)
         return log.committed(start) if self.exactly_once else log.since(start)
+
+    def last_kept(self, partition: str, end: int) -> int:
+        """The last visible record before an offset that the log surely has; -1 without one.
+
+        A compaction may have taken a record that a later one of its key replaces, and a tombstone
+        after its time; then nothing of its key is left.
+        """
+        last = {each.key: each for each in self.visible(partition)}
+        return max(
+            (
+                each.offset
+                for each in last.values()
+                if each.offset < end and not self.forgotten.may_lack(partition, each)
+            ),
+            default=-1,
+        )
 
     def see(self, event: Event) -> None:
         """Take an event in."""

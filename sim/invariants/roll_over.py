@@ -150,11 +150,7 @@ class _Copies(Formats):
         if not partition.rpartition("-")[0].endswith("-changelog"):
             # A copy of an input lacks records that its active task has not committed.
             stable = min(stable, self.history.committed.get(partition, 0))
-        # A compaction may have taken what a later record of the key replaces.
-        last = {each.key: each for each in self.history.visible(partition) if each.offset < stable}
-        may_lack = self.history.forgotten.may_lack
-        there = (each.offset for each in last.values() if not may_lack(partition, each))
-        return max(there, default=-1)
+        return self.history.last_kept(partition, stable)
 
     def _lacks(self, process: str, partition: str) -> bool:
         here = process, partition

@@ -336,14 +336,13 @@ class PreparedStoresAreBuilt(Formats):
                 continue
             built = self._built.get((process, partition), -1)
             self.tried |= store.task in self._standbys.get(store.thread, ())
-            if self.history.forgotten.starts.get(partition, 0) > store.offset:
-                # Retention has deleted what is not built yet.
-                continue
-            if said[partition] < store.offset or built < store.offset:
+            # Nobody builds what retention or a compaction has taken.
+            last = self.history.last_kept(partition, store.offset + 1)
+            if min(built, said[partition]) < last:
                 yield (
                     f"{process} says that it is prepared, but has built {partition} only up to "
-                    f"offset {min(built, said[partition])}, and the live format was opened with "
-                    f"{store.offset}"
+                    f"offset {min(built, said[partition])}, and of what the live format has, the "
+                    f"last record in the log is {last}"
                 )
 
     def _awaited(self, event: Event) -> Iterator[str]:

@@ -6,11 +6,13 @@ That no right one is: see test_right_counterparts.py.
 from __future__ import annotations
 
 import functools
+import json
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec import structs
@@ -21,6 +23,7 @@ from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.kill_matrix import Group, GroupRun, group_of
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.program_text import LONGEST_PROGRAM, ONLY_SHOWN, WHY_LONG
+from streamproof.conformance.results import Profile
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verify_session import Observer, Session, select_requirements
 from streamproof.conformance.work_directory import work_directory
@@ -40,66 +43,101 @@ LONG = {
     "offsets_in_a_write_before_rows": "offsets_flushed_before_data, of the same requirement",
     # The stores keep a database for each segment.
     "newest_segment_offset": "offsets_written_before_rows, of the same requirement",
+    "segments_deleted_in_place": "tests/stores/test_segment_databases.py kills while segments go",
     "data_flushed_alone": "offsets_flushed_before_data, of the same checks",
     # Their checks play all scenarios and worlds, with each right store.
+    "get_misses_rows_of_the_last_process": "restoring_stops_at_a_tombstone, of the same checks",
     "get_misses_restored_rows": "restoring_stops_at_a_tombstone, of the same checks",
     "staged_rows_reach_the_journal": "commit_keeps_deleted_rows, of the same checks",
     "wiped_after_every_crash": "restoring_stops_at_a_tombstone, of the same checks",
+    # Its check looks at views for long.
+    "ranges_show_staged_rows": "scans_show_staged_rows, of staged rows as well",
 }
 """Mutants whose runs take longest, and what covers them; they are run with the longer tests."""
 
 
+class Caught(NamedTuple):
+    """What caught a mutant."""
+
+    profile: Profile
+    check: str
+
+
+CAUGHT_BY_FILE = Path(__file__).parent / "caught_by.json"
+
 CAUGHT_BY = {
-    "journal_is_not_repeated": "crash.while_buffers_overflow",
-    "offsets_in_a_write_before_rows": "crash.while_buffers_overflow",
-    "segments_deleted_in_place": "expiry.while_windows_expire",
-    "torn_frame_accepted": "power.after_commits",
+    name: Caught(*each) for name, each in json.loads(CAUGHT_BY_FILE.read_text("utf-8")).items()
 }
-"""The check that is tried first on a mutant that smoke misses, where its requirement has many."""
+"""What caught each mutant last, only to save time: where it catches nothing any more, all checks of
+the requirement run. To renew the file, run these tests with ``STREAMPROOF_UPDATE_GOLDENS=1``."""
 
 
 class Runs:
-    """Runs of a group of mutants.
-
-    Attributes:
-        search: all checks in the smoke profile. Nothing is shrunk: several checks may catch a
-            mutant, and the program of one of them is enough.
-    """
+    """Runs of a group of mutants, each of a check that catches the mutant if any does."""
 
     def __init__(self, directory: Path, group: Sequence[Mutant]) -> None:
         self._directory = directory
         first = group[0]
         self._settings = structs.replace(SETTINGS, spec=first.spec, guarantee=first.guarantee)
-        self.search = self._run("search", group, shrinks=False)
-        caught = [each for each in group if is_caught(self.search, each)]
-        # The check with the clearest program: one that needs no threads, if there is one.
-        failures = [self.search.result(each.subject, each.requirement)[1] for each in caught]
-        found_by = {each.subject: {each.check} for each in failures if each is not None}
-        smoke = self._run("smoke", caught, narrowed=found_by)
-        # A mutant that depends on threads may be caught once, and not the next time.
-        self._narrowed = {
-            each.name: smoke if each in caught and is_caught(smoke, each) else self._quick(each)
-            for each in group
-        }
+        self._narrowed: dict[str, GroupRun] = {}
+        likely = {each.name: CAUGHT_BY.get(each.name, Caught("smoke", "")) for each in group}
+        in_smoke = [each for each in group if likely[each.name].profile == "smoke"]
+        known = [each for each in in_smoke if likely[each.name].check]
+        self._smoke("known", {each: likely[each.name].check for each in known})
+        self._smoke("found", self._searched([each for each in in_smoke if self._lacks(each)]))
+        for each in filter(self._lacks, group):
+            self._quick(each, likely[each.name].check)
 
     def of(self, mutant: Mutant) -> GroupRun:
         """The run of a check that catches the mutant, with the failure made small."""
         return self._narrowed[mutant.name]
 
-    def _quick(self, mutant: Mutant) -> GroupRun:
-        """A run in the quick profile of the first check that catches what smoke misses.
+    def _lacks(self, mutant: Mutant) -> bool:
+        return mutant.name not in self._narrowed
+
+    def _searched(self, mutants: Sequence[Mutant]) -> dict[Mutant, str]:
+        """The check that catches each mutant that smoke catches, of all of its requirement.
+
+        Nothing is shrunk: several checks may catch a mutant, and the program of one is enough. It
+        is the clearest program: one that needs no threads, if there is one.
+        """
+        run = self._run("search", mutants, shrinks=False)
+        found = {each: run.result(each.subject, each.requirement) for each in mutants}
+        return {
+            each: failure.check
+            for each, (result, failure) in found.items()
+            if result.status == "fail" and failure is not None
+        }
+
+    def _smoke(self, name: str, checks: Mapping[Mutant, str]) -> None:
+        """Run a check of each mutant in the smoke profile."""
+        narrowed = {each.subject: (check,) for each, check in checks.items()}
+        run = self._run(name, [*checks], narrowed=narrowed)
+        for each, check in checks.items():
+            # A mutant that depends on threads may be caught once, and not the next time.
+            if is_caught(run, each):
+                self._keep(each, run, Caught("smoke", check))
+
+    def _quick(self, mutant: Mutant, likely: str) -> None:
+        """Run checks in the quick profile until one catches what smoke misses.
 
         The right counterparts run, too, because no test asks them so much otherwise.
         """
         checks = load_catalogue()[mutant.requirement].checks
-        likely = CAUGHT_BY.get(mutant.name)
         for check in sorted(checks, key=lambda each: each != likely):
             name = f"{mutant.name}-{check}"
             narrowed = dict.fromkeys((mutant.subject, *mutant.right), (check,))
             run = self._run(name, [mutant], profile="quick", narrowed=narrowed, with_right=True)
             if is_caught(run, mutant):
                 break
-        return run
+        self._keep(mutant, run, Caught("quick", check))
+
+    def _keep(self, mutant: Mutant, run: GroupRun, caught: Caught) -> None:
+        self._narrowed[mutant.name] = run
+        if os.environ.get("STREAMPROOF_UPDATE_GOLDENS") and is_caught(run, mutant):
+            CAUGHT_BY[mutant.name] = caught
+            lines = [f"{json.dumps(each)}: {json.dumps(CAUGHT_BY[each])}" for each in CAUGHT_BY]
+            CAUGHT_BY_FILE.write_text("{\n" + ",\n".join(sorted(lines)) + "\n}\n", "utf-8")
 
     def _run(
         self,

@@ -374,13 +374,33 @@ def test_what_is_restored_is_seen_whatever_was_compacted_in_between() -> None:
         appended(0, b"a", b"1", producer=2),
         appended(1, b"b", b"1", producer=2),
         ("task.closed", {"actor": A, "task": "0_0"}),
-        ("restore.start", {"partition": CHANGELOG, "start": 0}),
+        ("restore.start", {"partition": CHANGELOG, "start": 0, "end": 2}),
         ("store.restored", {"partition": CHANGELOG, "offset": 1, "records": 1}),
         contents("store.found", 1, {}),
     ]
     assert len(found(FoundStoreIsVouchedFor, *events, exactly_once=False)) == 2
-    events[5] = ("restore.start", {"partition": CHANGELOG, "start": 1})
+    events[5] = ("restore.start", {"partition": CHANGELOG, "start": 1, "end": 2})
     assert len(found(FoundStoreIsVouchedFor, *events, exactly_once=False)) == 1
+
+
+def test_a_restored_store_lacks_what_a_zombie_appends_behind_the_end() -> None:
+    """Whether that comes before the restoration begins, or after."""
+    restored: list[Happens] = [
+        ("thread.producer", {"actor": A, "producer": 1}),
+        appended(0, b"a", b"1", producer=1),
+        ("restore.start", {"task": "0_0", "partition": CHANGELOG, "start": 0, "end": 1}),
+        ("store.restored", {"partition": CHANGELOG, "offset": 0, "records": 1}),
+        contents("store.running", 0, {b"a": b"1"}),
+    ]
+    strange, own = (appended(1, b"b", b"1", producer=each) for each in (2, 1))
+    closed = contents("store.closing", 1, {b"a": b"1"})
+
+    def missed(record: Happens, place: int) -> int:
+        events = [*restored[:place], record, *restored[place:], closed]
+        return len(found(ClosedStoreEqualsChangelog, *events, exactly_once=False))
+
+    assert [missed(strange, place) for place in (2, 3, 4, 5)] == [0, 0, 0, 0]
+    assert [missed(own, place) for place in (2, 3, 4, 5)] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -403,7 +423,7 @@ def test_what_a_restoration_has_read_of_a_compacted_log(
     events: list[Happens] = [
         *log,
         ("log.compacted", {"partition": CHANGELOG, "offset": cleaned}),
-        ("restore.start", {"partition": CHANGELOG, "start": 1}),
+        ("restore.start", {"partition": CHANGELOG, "start": 1, "end": 5}),
         ("store.restored", {"partition": CHANGELOG, "offset": 4, "records": count}),
     ]
     history = LogHistory(exactly_once=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hand_made_events import made
 
@@ -81,3 +83,18 @@ def test_a_copy_may_lack_what_a_compaction_has_taken() -> None:
         history.see(each)
         found += see[each.kind](each) if each.kind in see else ()
     assert found == []
+
+
+def test_what_a_log_surely_has() -> None:
+    """Before an offset: no record that a later one replaces, nor a tombstone after its time."""
+    history = LogHistory(exactly_once=False)
+    log = {"partition": PLACE["partition"]}
+    for offset, (key, value) in enumerate([(b"a", b"1"), (b"b", b"1"), (b"b", None), (b"a", b"2")]):
+        history.see(
+            made(offset, "brokers", "log.appended", **log, key=key, value=value, offset=offset)
+        )
+    last = partial(history.last_kept, PLACE["partition"])
+    assert [last(end) for end in range(5)] == [-1, -1, -1, 2, 3]
+    for sequence in (4, 5):
+        history.see(made(sequence, "brokers", "log.compacted", **log, offset=4, removed=1))
+    assert [last(end) for end in range(5)] == [-1, -1, -1, -1, 3]
