@@ -43,7 +43,7 @@ from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.topologies import ORDINARY_TOPOLOGIES, TOPOLOGIES
 from streamproof.sim.workloads import OVERSIZED_BYTES, WorkloadConfig
 from streamproof.sim.world_plan import SAFETY_MS, Plan
-from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.capabilities import Capabilities, answers_queries
 
 __all__ = ["EVERYTHING", "Options", "PlanSpace", "draw"]
 
@@ -163,10 +163,7 @@ class PlanSpace(
         if is_key_value and not capabilities.ranges:
             # A record cache merges its entries into those of the store, in their order.
             settings["statestore_cache_max_bytes"] = [0]
-        # Only a view shows a store that stages its writes as it was at the last commit.
-        is_queried = is_key_value and (
-            capabilities.read_only_views or not capabilities.transactional
-        )
+        is_queried = is_key_value and answers_queries(capabilities)
         clients = {} if is_queried else {"query_clients": [0]}
         return msgspec.structs.replace(
             self,

@@ -14,6 +14,7 @@ __all__ = [
     "IteratorView",
     "Kind",
     "ScanOrder",
+    "answers_queries",
 ]
 
 Kind = Literal["key-value", "window", "session"]
@@ -156,3 +157,11 @@ class Capabilities:
     forgets_offsets: bool = True
     disposable_files: str = ""
     tasks_share_directory: bool = False
+
+
+def answers_queries(capabilities: Capabilities) -> bool:
+    """Whether queries can read a store while its task runs.
+
+    Only a view shows a store that stages its writes as it was at the last commit.
+    """
+    return capabilities.read_only_views or not capabilities.transactional

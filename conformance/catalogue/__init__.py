@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from streamproof.conformance.results import Guarantee, Level, Spec
-from streamproof.stores.capabilities import LATE, Capabilities
+from streamproof.stores.capabilities import LATE, Capabilities, answers_queries
 
 __all__ = [
     "AREAS",
@@ -178,6 +178,7 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
     - ``snapshot_iterators`` follows from ``iterator_view``.
     - ``isolated_reads``: the subject has a way to read past staged writes.
     - ``power_durability``, ``flush_durability`` and ``late_durability`` follow from ``durability``.
+    - ``answers_queries``: the subject stages no writes, or has views beneath them.
     - ``several_keys``: the subject has a way to read the windows or sessions of several keys.
     - ``rows``: a put overwrites, so that checks can use the store as a key-value store (see
       :mod:`streamproof.conformance.as_key_value`).
@@ -197,6 +198,8 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
     if name == "isolated_reads":
         views = capabilities.read_only_views and capabilities.transactional
         return capabilities.explicit_transactions or views
+    if name == "answers_queries":
+        return answers_queries(capabilities)
     if name == "several_keys":
         return capabilities.scan or capabilities.ranges
     return bool(getattr(capabilities, name))
@@ -210,6 +213,8 @@ def _why_not(capabilities: Capabilities, need: str) -> str:
         return "the subject retains duplicates: a put does not overwrite"
     if need == "several_keys":
         return "the subject claims neither scan nor ranges"
+    if need == "answers_queries":
+        return f"{UNCLAIMED}read_only_views"
     if need.endswith("_durability"):
         return f"the subject declares the durability {capabilities.durability}"
     if need.startswith("!"):

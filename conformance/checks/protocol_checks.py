@@ -27,7 +27,7 @@ SCENARIOS_PER_WORLD = 3
 """The scenarios for each world that the profile allows. Scenarios are much shorter than worlds."""
 
 MOST_MORE_WORLDS = 16
-"""The most worlds beyond the number of the profile."""
+"""The most worlds or scenarios beyond the number of the profile."""
 
 RESTARTS = ("crash", "bounce")
 """The faults after which a process opens its stores again."""
@@ -72,10 +72,11 @@ def same_twice(run: CheckRun) -> None:
 def library(run: CheckRun) -> None:
     """Play the crash scenarios of the library that fit the store.
 
-    The check plays more scenarios than the profile allows until every requirement was exercised.
+    The check plays a few more scenarios than the profile allows until every requirement was
+    exercised, first those with standbys, which are rare.
     """
     # Imported here, so that a run without these checks does not load the simulator.
-    from streamproof.conformance.store_worlds.scenario_worlds import names_for
+    from streamproof.conformance.store_worlds.scenario_worlds import has_standbys, names_for
     from streamproof.conformance.store_worlds.store_world import StoreWorld
     from streamproof.conformance.store_worlds.world_campaign import WorldCampaign
 
@@ -83,9 +84,10 @@ def library(run: CheckRun) -> None:
     Random(run.seed).shuffle(names)
     campaign = WorldCampaign(run)
     wanted = {each for each in run.check.requirements if run.applies(each)}
-    for number, name in enumerate(names):
-        is_enough = number >= SCENARIOS_PER_WORLD * run.settings.limits.task_worlds
-        if is_enough and not wanted - run.evidence.exercised:
+    limit = SCENARIOS_PER_WORLD * run.settings.limits.task_worlds
+    more = sorted(names[limit:], key=lambda name: not has_standbys(name))[:MOST_MORE_WORLDS]
+    for number, name in enumerate([*names[:limit], *more]):
+        if number >= limit and not wanted - run.evidence.exercised:
             break
         campaign.search(StoreWorld(seed=0, scenario=name))
 

@@ -14,7 +14,7 @@ from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.world_plan import Plan, with_staging
 from streamproof.stores.capabilities import Capabilities
 
-__all__ = ["names_for", "plan_of_variant", "scenario_of"]
+__all__ = ["has_standbys", "names_for", "plan_of_variant", "scenario_of"]
 
 
 @cache
@@ -43,6 +43,15 @@ def names_for(capabilities: Capabilities, guarantee: Guarantee) -> Iterator[str]
         plan = with_staging(setup.plan, transactional=capabilities.transactional)
         if space.has(plan) and not needs_model_stores(scenario, setup):
             yield name
+
+
+def has_standbys(name: str) -> bool:
+    """Whether a variant has standbys.
+
+    Raises:
+        UsageError: no variant has this name.
+    """
+    return _named(name)[1].plan.config.assignor.num_standby_replicas > 0
 
 
 def scenario_of(name: str) -> Scenario:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 
 import msgspec
 import pytest
@@ -32,6 +33,7 @@ DERIVED = {
     "rows",
     "several_keys",
     "snapshot_iterators",
+    "answers_queries",
     "isolated_reads",
     "power_durability",
     "flush_durability",
@@ -247,3 +249,13 @@ def test_a_claim_of_transactions_binds_under_every_specification() -> None:
 
     assert not limited
     assert "CRASH-003" in {each.id for each in bound}
+
+
+def test_a_store_that_no_query_can_read_is_not_asked_what_queries_see() -> None:
+    """It stages its writes, and has no view beneath them."""
+    for name in ("QUERY-002", "QUERY-003", "QUERY-004"):
+        ask = partial(CATALOGUE[name].why_not_applicable, guarantee="at-least-once", spec="kips")
+        claims = Capabilities(transactional=True, position=True)
+        assert ask(claims) == "the subject does not claim read_only_views"
+        assert ask(replace(claims, read_only_views=True)) == ""
+        assert ask(replace(claims, transactional=False)) == ""
