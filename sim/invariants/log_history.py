@@ -172,15 +172,17 @@ class LogHistory:
         A compaction may have taken a record that a later one of its key replaces, and a tombstone
         after its time; then nothing of its key is left.
         """
-        last = {each.key: each for each in self.visible(partition)}
-        return max(
-            (
-                each.offset
-                for each in last.values()
-                if each.offset < end and not self.forgotten.may_lack(partition, each)
-            ),
-            default=-1,
+        clean_until = self.compacted.get(partition, 0)
+        records = list(self.visible(partition))
+        last = {each.key: each.offset for each in records}
+        kept = (
+            each.offset
+            for each in reversed(records)
+            if each.offset < end
+            and (each.offset >= clean_until or each.offset == last[each.key])
+            and not self.forgotten.may_lack(partition, each)
         )
+        return next(kept, -1)
 
     def see(self, event: Event) -> None:
         """Take an event in."""
