@@ -7,15 +7,12 @@ pass them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
+from streamproof.sim.invariants.visible_records import AppendedRecord
 from streamproof.sim.trace import Event
 from streamproof.sim.upgraded_formats import NEWER
-
-if TYPE_CHECKING:
-    from streamproof.sim.invariants.log_history import Log
 
 __all__ = ["ForeignAppends"]
 
@@ -27,14 +24,14 @@ class ForeignAppends:
     task has begun anew without it.
 
     Args:
-        log: gives the log of a partition.
+        since: gives the records of a partition from an offset on.
 
     Attributes:
         partitions: the changelogs to which a zombie has ever appended.
     """
 
-    def __init__(self, log: Callable[[str], Log]) -> None:
-        self._log = log
+    def __init__(self, since: Callable[[str, int], Iterable[AppendedRecord]]) -> None:
+        self._since = since
         # The inputs that are the changelogs of tables. Their task reads all records.
         self._inputs: set[str] = set()
         # By process and thread, the id of the producer that it has.
@@ -96,7 +93,7 @@ class ForeignAppends:
         if event.partition in self._inputs:
             return
         self._running.setdefault((event.process, event.task), set()).add(event.partition)
-        for each in self._log(event.partition).since(event.attributes["end"]):
+        for each in self._since(event.partition, event.attributes["end"]):
             self._note(event.process, event.partition, each.offset, each.producer)
 
     def _closed(self, event: Event) -> None:

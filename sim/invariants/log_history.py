@@ -129,7 +129,7 @@ class LogHistory:
         self.exactly_once = exactly_once
         self.of_kafka = of_kafka
         self.has_failed = False
-        self.unseen = ForeignAppends(self.log)
+        self.unseen = ForeignAppends(lambda partition, start: self.log(partition).since(start))
         self._seen_by: dict[str, list[Callable[[Event], None]]] = {
             "log.appended": [self._append],
             "log.compacted": [self._compact],

@@ -1,11 +1,11 @@
-"""The records that a guarantee makes visible, as folds over a log need them."""
+"""Records of logs, as folds over a log need them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-__all__ = ["Visible", "VisibleRecord"]
+__all__ = ["AppendedRecord", "Visible", "VisibleRecord"]
 
 
 class VisibleRecord(Protocol):
@@ -17,6 +17,15 @@ class VisibleRecord(Protocol):
     def value(self) -> bytes | None: ...
     @property
     def offset(self) -> int: ...
+
+
+class AppendedRecord(Protocol):
+    """A record of a log, visible or not."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def producer(self) -> int: ...
 
 
 Visible = Callable[[str, int], Iterable[VisibleRecord]]

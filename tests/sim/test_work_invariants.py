@@ -548,7 +548,16 @@ def test_what_retention_has_deleted_need_not_be_built(start: int, count: int) ->
     """The newer format lacks nothing then that its changelog still has."""
     log = {"partition": "log-0", "task": "0_0"}
     opened = {**log, "offset": 58, "store": "windows", "persistent": True, "place": "windows"}
+    record = {"value": b"v", "timestamp": 0, "producer": -1, "transactional": False}
     events = [
+        *(
+            (
+                0,
+                "log.appended",
+                {**record, "partition": "log-0", "offset": each, "key": b"%d" % each},
+            )
+            for each in range(60)
+        ),
         (0, "store.opened", {**opened, "wipe": False, "segmented": False}),
         (1, "store.rebuilt", {**log, "actor": "a", "offset": 39, "prepared": False}),
         (2, "log.deleted", {"partition": "log-0", "offset": start, "reason": "retention"}),
