@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from found_worlds import seek
 
 from streamproof.sim import metrics_reading
 from streamproof.sim.choices import Choices
@@ -26,9 +27,6 @@ from streamproof.stores.runtime.restore_metrics import (
     TaskRestoreMetrics,
     TaskUpdateMetrics,
 )
-
-WORLDS = 60
-"""As many as the profile ``quick`` runs."""
 
 Right = Callable[..., Any]
 
@@ -174,7 +172,7 @@ MISTAKES: list[tuple[str, Any, str, Callable[[Right], Right]]] = [
     MISTAKES,
     ids=[f"{each[0]}-{each[2]}-{number}" for number, each in enumerate(MISTAKES)],
 )
-def test_a_mistake_is_found_within_a_few_worlds(
+def test_a_mistake_is_found_in_a_world(
     requirement: str,
     owner: Any,
     name: str,
@@ -182,13 +180,12 @@ def test_a_mistake_is_found_within_a_few_worlds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(owner, name, mistake(getattr(owner, name)))
-    found: set[str] = set()
-    for seed in range(WORLDS):
-        found = {each.requirement for each in run(Choices.seeded(seed)).violations}
-        if found:
-            break
 
-    assert requirement in found
+    def attempt(seed: int) -> set[str] | None:
+        return {each.requirement for each in run(Choices.seeded(seed)).violations} or None
+
+    world = f"measurements {requirement} {owner.__name__}.{name} {mistake.__name__}"
+    assert requirement in seek(world, attempt)
 
 
 def test_a_rate_that_never_drops_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
