@@ -88,17 +88,21 @@ class Bench:
             return RocksDBStore(name)
         return ModelStore(name, self.disk, transactional=self.config.transactional)
 
-    def opened(self) -> StreamTask:
-        """A task with its stores open."""
-        task = StreamTask(
+    def task(self, topology: Topology = TOPOLOGY) -> StreamTask:
+        """A task without open stores."""
+        return StreamTask(
             "0_0",
-            TOPOLOGY.tasks["0_0"],
+            topology.tasks["0_0"],
             self.config,
             choices=self.world.choices,
             trace=self.world.trace,
             actor="instance-0/thread-0",
             cache=self.cache,
         )
+
+    def opened(self) -> StreamTask:
+        """A task with its stores open."""
+        task = self.task()
         was_empty = self.disk.is_empty(self.directory) and not any(self.directory.iterdir())
         task.open(self.directory, self.make_store, self.producer, was_empty=was_empty)
         return task
@@ -291,14 +295,7 @@ def test_a_task_that_cannot_open_its_second_store_is_closed(tmp_path: Path) -> N
         made.append(world.make_store(name))
         return made[0]
 
-    task = StreamTask(
-        "0_0",
-        pair.tasks["0_0"],
-        world.config,
-        choices=world.world.choices,
-        trace=world.world.trace,
-        actor="instance-0/thread-0",
-    )
+    task = world.task(pair)
     with pytest.raises(ProcessorStateError, match="disk is full"):
         task.open(tmp_path, make, world.producer, was_empty=True)
     assert not made[0].is_open
@@ -500,15 +497,7 @@ def test_updates_are_sent_on(tmp_path: Path, *, cached: bool) -> None:
 
     part = Subtopology(("in",), put, ("rows",), ("out",), forwarded={"rows": "out"})
     topology = Topology("app", (part,), {"in": 1, "out": 1})
-    task = StreamTask(
-        "0_0",
-        topology.tasks["0_0"],
-        world.config,
-        choices=world.world.choices,
-        trace=world.world.trace,
-        actor="instance-0/thread-0",
-        cache=world.cache,
-    )
+    task = world.task(topology)
     world.cluster = Cluster(world.world, topology.topics)
     world.producer = Producer(world.world, world.host, world.network, world.cluster)
     world.run(world.producer.init())
@@ -553,14 +542,7 @@ def test_a_store_whose_changelog_is_an_input_is_not_logged(tmp_path: Path) -> No
         "app", (Subtopology(("in",), keep, ("rows",), reused={"rows": "in"}),), {"in": 1}
     )
     world = Bench(tmp_path)
-    task = StreamTask(
-        "0_0",
-        table.tasks["0_0"],
-        world.config,
-        choices=world.world.choices,
-        trace=world.world.trace,
-        actor="instance-0/thread-0",
-    )
+    task = world.task(table)
     task.open(tmp_path, world.make_store, world.producer, was_empty=True)
     task.become(TaskState.RUNNING)
     world.feed(task, b"a", b"b")
