@@ -139,7 +139,7 @@ def main() -> None:
             checks_for(opening.subject)
             # Each check asks the catalogue, and would read its files by itself.
             load_catalogue()
-            _mine_constants()
+            _skip_constants()
             # Children share the memory of all present objects. The garbage collector would write
             # to these objects and so copy them, unless they are frozen.
             gc.freeze()
@@ -165,8 +165,21 @@ def main() -> None:
             os.wait()
 
 
+def _skip_constants() -> None:
+    """Keep Hypothesis from looking for constants in the modules imported so far.
+
+    What a check draws must not depend on how the suite is installed, or which of its modules other
+    checks have loaded. Hypothesis passes over installed packages by itself, but an editable
+    installation looks like the user's own code. There is no public name for this; without the
+    private one, Hypothesis draws some constants of the suite, and each fork looks for them.
+    """
+    from hypothesis.internal.conjecture import providers
+
+    getattr(providers, "_seen_modules", set()).update(map(id, sys.modules.values()))
+
+
 def _mine_constants() -> None:
-    """Let Hypothesis look for constants in the modules imported so far, once for all forks.
+    """Let Hypothesis look for constants in the modules of the subject, once for all forks.
 
     Hypothesis looks when it draws its first constant, and each fork would do so again.
     """
@@ -200,14 +213,14 @@ def _serve(opening: Opening) -> None:
     from streamproof.conformance.check_loader import checks_for
     from streamproof.conformance.subject import load_subject
 
-    modules = len(sys.modules)
     try:
         subject = load_subject(opening.subject)
     except StreamproofError as error:
         reply(Reply(refused=str(error)))
         return
     checks = checks_for(opening.subject)
-    _prepare_forks(mine=len(sys.modules) > modules)
+    _mine_constants()
+    _prepare_forks()
     reply(Reply(ready=subject.info()))
 
     _adopt_orphans()
@@ -233,7 +246,11 @@ def _serve(opening: Opening) -> None:
                 return
             request = msgspec.json.decode(line, type=Job)
             check = checks[request.check]
+            loaded = len(sys.modules)
             check.prepare()
+            if len(sys.modules) > loaded:
+                _skip_constants()
+                _prepare_forks()
             pid = lender.fork()
             if pid == 0:
                 # The supervisor takes the end of the replies as the end of the zygote, so no child
@@ -248,10 +265,8 @@ def _serve(opening: Opening) -> None:
             reply(Reply(id=request.id, pid=pid))
 
 
-def _prepare_forks(*, mine: bool) -> None:
-    """Do once what each fork would do, and let forks copy as few pages as can be."""
-    if mine:
-        _mine_constants()
+def _prepare_forks() -> None:
+    """Let forks copy as few pages as can be."""
     gc.collect()
     fill_holes()
     gc.freeze()
