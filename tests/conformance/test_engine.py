@@ -128,6 +128,42 @@ def test_the_same_seed_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) -
     assert {"CRASH-004", "KV-004", "COMMIT-008"} <= broken
 
 
+NOTING = """
+import os
+from pathlib import Path
+from streamproof.stores.memory import InMemoryKeyValueStore
+
+class Noting(InMemoryKeyValueStore):
+    def put(self, key, value):
+        with Path(os.environ["NOTES"], str(os.getpid())).open("a") as notes:
+            notes.write(f"{key!r} {value!r}\\n")
+        super().put(key, value)
+
+def make():
+    return Noting("noting")
+"""
+
+
+def test_what_a_check_draws_follows_from_its_seed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not from the modules that checks before it have loaded, such as the simulator's."""
+    (tmp_path / "noting.py").write_text(NOTING)
+    subject, drawn = f"{tmp_path / 'noting.py'}:make", ["kv.keys_are_exact", "kv.put_all_in_order"]
+
+    def notes(checks: list[str]) -> set[str]:
+        """What the store was told in each process."""
+        directory = tmp_path / checks[0]
+        directory.mkdir()
+        monkeypatch.setenv("NOTES", str(directory))
+        outcomes({subject: checks}, jobs=1)
+        return {each.read_text() for each in directory.iterdir()}
+
+    alone, after = notes(drawn), notes(["protocol.same_twice", *drawn])
+    assert len(alone) == len(drawn)
+    assert alone < after
+
+
 def reports_of(directory: Path, jobs: int) -> dict[str, str]:
     """The reports of a run in which promises are kept, broken, and not claimed, without times."""
     directory.mkdir()
