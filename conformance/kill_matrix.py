@@ -8,7 +8,7 @@ made run beside it, and must keep the requirement.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from streamproof.conformance.catalogue import (
 from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_loader import checks_of, load_checks
 from streamproof.conformance.check_records import CheckOutcome, Effort
+from streamproof.conformance.check_registry import Check
 from streamproof.conformance.kill_results import AreaRow, MutantOutcome, MutantRow
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.results import (
@@ -119,6 +120,8 @@ class GroupRun:
         with_right: whether to run the correct counterparts at all.
         narrowed: by subject, the names of the only checks to run; without an entry, all checks of
             the requirements.
+        likely: to run no further check for a mutant that is caught: by subject, the check to run
+            first, where one is known. The light ones come before the others.
     """
 
     def __init__(
@@ -129,6 +132,7 @@ class GroupRun:
         everything: bool = False,
         with_right: bool = True,
         narrowed: Mapping[str, Collection[str]] = MappingProxyType({}),
+        likely: Mapping[str, str] | None = None,
     ) -> None:
         self.mutants = mutants
         self.settings = settings
@@ -137,6 +141,7 @@ class GroupRun:
         self._everything = everything
         self._with_right = with_right
         self._narrowed = narrowed
+        self._likely = likely
 
     def run(
         self,
@@ -147,7 +152,8 @@ class GroupRun:
     ) -> None:
         """Run the checks in a directory, ``jobs`` at a time.
 
-        ``on_plan`` receives the number of checks, and ``on_outcome`` each outcome.
+        ``on_plan`` receives the number of checks, and -1 for each that turns out to be needless;
+        ``on_outcome`` receives each outcome.
         """
         subjects = {name for each in self.mutants for name in self._subjects(each)}
         directory.mkdir(parents=True)
@@ -161,10 +167,38 @@ class GroupRun:
                 self.capabilities[name] = Capabilities(**info.capabilities)  # type: ignore[arg-type]
             pairs = {pair for mutant in self.mutants for pair in self._plan(mutant)}
             on_plan(len(pairs))
-            checks = load_checks()
+            for part in self._parts(pairs):
+                engine.run(self._needed(part, on_plan), keep)
+
+    def _needed(
+        self, part: Iterable[tuple[str, str]], on_plan: Callable[[int], None]
+    ) -> Iterator[tuple[str, Check]]:
+        """The checks that are needed when their turn comes."""
+        for subject, name in part:
+            if self._is_enough(subject):
+                on_plan(-1)
+            else:
+                yield subject, load_checks()[name]
+
+    def _parts(self, pairs: Iterable[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+        """The checks in their order; a part starts when the one before has ended."""
+
+        def weight(pair: tuple[str, str]) -> int:
+            return load_checks()[pair[1]].weight
+
+        if self._likely is None:
             # Heavy checks start first, so that none of them ends long after all others.
-            plan = sorted(pairs, key=lambda pair: (-checks[pair[1]].weight, *pair))
-            engine.run([(subject, checks[name]) for subject, name in plan], keep)
+            return [sorted(pairs, key=lambda pair: (-weight(pair), *pair))]
+        light_first = sorted(pairs, key=lambda pair: (weight(pair), *pair))
+        likely = [pair for pair in light_first if self._likely.get(pair[0]) == pair[1]]
+        return [likely, [pair for pair in light_first if pair not in likely]]
+
+    def _is_enough(self, subject: str) -> bool:
+        """Whether a mutant is caught, and needs no further check."""
+        if self._likely is None:
+            return False
+        mine = [each for each in self.mutants if each.subject == subject]
+        return all(self.result(subject, each.requirement)[0].status == "fail" for each in mine)
 
     def _subjects(self, mutant: Mutant) -> tuple[str, ...]:
         """A mutant and its correct counterparts, if these run."""
@@ -205,9 +239,10 @@ class GroupRun:
         return untested_result(subject, requirement, capabilities, guarantee, spec)
 
     def finished(self, mutant: Mutant) -> bool:
-        """Whether all checks for a mutant have ended."""
-        loaded = {*self._subjects(mutant)} <= self.capabilities.keys()
-        return loaded and self._plan(mutant) <= self.outcomes.keys()
+        """Whether all checks for a mutant have ended, or one that is enough."""
+        if not {*self._subjects(mutant)} <= self.capabilities.keys():
+            return False
+        return self._is_enough(mutant.subject) or self._plan(mutant) <= self.outcomes.keys()
 
     def result(self, subject: str, identifier: str) -> tuple[RequirementResult, Failure | None]:
         """The result of a requirement, and its failure if it has one."""
@@ -215,7 +250,9 @@ class GroupRun:
         untested = self._untested(subject, requirement)
         if untested is not None:
             return untested, None
-        outcomes = [self.outcomes[subject, name] for name in self._checks(subject, requirement)]
+        names = self._checks(subject, requirement)
+        pairs = [(subject, name) for name in names]
+        outcomes = [self.outcomes[pair] for pair in pairs if pair in self.outcomes]
         return (
             result_of(subject, requirement, outcomes),
             failure_of(subject, requirement, outcomes, "command"),
@@ -333,6 +370,7 @@ def group_runs(
     *,
     everything: bool = False,
     with_right: bool = True,
+    likely: Mapping[str, str] | None = None,
     most: int = MOST_TOGETHER,
 ) -> list[GroupRun]:
     """Runs of up to ``most`` mutants each. No run has started yet."""
@@ -342,6 +380,7 @@ def group_runs(
             replace(settings, spec=group[0].spec, guarantee=group[0].guarantee),
             everything=everything,
             with_right=with_right,
+            likely=likely,
         )
         for group in groups_of(mutants, most)
     ]

@@ -246,11 +246,7 @@ def _serve(opening: Opening) -> None:
                 return
             request = msgspec.json.decode(line, type=Job)
             check = checks[request.check]
-            loaded = len(sys.modules)
-            check.prepare()
-            if len(sys.modules) > loaded:
-                _skip_constants()
-                _prepare_forks()
+            _import_for(check)
             pid = lender.fork()
             if pid == 0:
                 # The supervisor takes the end of the replies as the end of the zygote, so no child
@@ -263,6 +259,15 @@ def _serve(opening: Opening) -> None:
                 os.setpgid(pid, pid)
             running[os.pidfd_open(pid)] = (request.id, pid)
             reply(Reply(id=request.id, pid=pid))
+
+
+def _import_for(check: Any) -> None:
+    """Import what a check needs and most checks do without, once for all forks."""
+    loaded = len(sys.modules)
+    check.prepare()
+    if len(sys.modules) > loaded:
+        _skip_constants()
+        _prepare_forks()
 
 
 def _prepare_forks() -> None:

@@ -88,7 +88,7 @@ RatesOption = Annotated[
     typer.Option(
         "--rates",
         help="Only tell how many of the seeds find each mutant, and which mutants too few find: "
-        "shrink no failure, and run no right store.",
+        "shrink no failure, run no right store, and end a mutant as soon as it is caught.",
     ),
 ]
 
@@ -158,18 +158,25 @@ class _Asked(NamedTuple):
 def _run(console: Console, chosen: list[Mutant], asked: _Asked) -> KillMatrix:
     """Run the mutants with each seed; what is interrupted keeps what was done."""
     tries: dict[Mutant, dict[int, Trying]] = {mutant: {} for mutant in chosen}
+    likely: dict[str, str] = {}
     started = time.monotonic()
     complete = False
     with contextlib.suppress(KeyboardInterrupt):
         with work_directory(asked.work_dir) as directory, _Progress(console) as progress:
             for seed in range(asked.seed, asked.seed + asked.seeds):
                 settings = Settings(profile=asked.profile, seed=seed, shrinks=not asked.rates)
-                with_right, everything = not asked.rates, asked.everything
-                runs = group_runs(chosen, settings, everything=everything, with_right=with_right)
+                runs = group_runs(
+                    chosen,
+                    settings,
+                    everything=asked.everything,
+                    with_right=not asked.rates,
+                    likely=likely if asked.rates else None,
+                )
                 for group in runs:
                     place = directory / "group"
                     group.run(place, asked.jobs, progress.planned, progress.watch(group, tries))
                     shutil.rmtree(place, ignore_errors=True)
+                    likely |= {each.subject: tries[each][seed].by for each in group.mutants}
         complete = True
     rows = [row_of(mutant, tried) for mutant, tried in tries.items() if tried]
     return KillMatrix(

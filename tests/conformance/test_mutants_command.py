@@ -20,11 +20,14 @@ from streamproof.conformance.kill_matrix import (
     Trying,
     area_rows,
     group_of,
+    group_runs,
     groups_of,
     row_of,
+    select_mutants,
 )
 from streamproof.conformance.kill_results import MATRIX_VERSION, KillMatrix, MutantRow
 from streamproof.conformance.mutants import MUTANTS
+from streamproof.conformance.settings import Settings
 from streamproof.reports.kill_matrix_report import (
     MATRIX_SCHEMA_FILE,
     matrix_schema_text,
@@ -93,6 +96,27 @@ def test_rates_are_told_without_right_stores(command_line: CommandLine) -> None:
     assert matrix is not None
     (row,) = matrix.rows
     assert (row.found, row.rate, row.right) == (2, 1.0, {})
+
+
+def test_a_mutant_that_is_caught_needs_no_further_check(tmp_path: Path) -> None:
+    """The check that caught it before comes first; if that one misses it, the others follow."""
+    (mutant,) = select_mutants(["large_commits_in_parts"])
+    settings = Settings(profile="smoke", shrinks=False)
+
+    def run_checks(first: str) -> list[str]:
+        (run,) = group_runs([mutant], settings, with_right=False, likely={mutant.subject: first})
+        needless: list[int] = []
+        run.run(tmp_path / first, 1, needless.append)
+        assert run.finished(mutant)
+        assert run.result(mutant.subject, mutant.requirement)[0].status == "fail"
+        assert sum(needless) == len(run.outcomes)
+        return [check for _, check in run.outcomes]
+
+    assert run_checks("crash.large_commits") == ["crash.large_commits"]
+    missed, *others = run_checks("crash.offsets_alone")
+    assert missed == "crash.offsets_alone"
+    assert others
+    assert {missed, *others} < {*load_catalogue()[mutant.requirement].checks}
 
 
 def test_ctrl_c_keeps_what_is_done(command_line: CommandLine) -> None:
