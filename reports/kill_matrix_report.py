@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from streamproof.conformance.kill_results import MATRIX_VERSION, AreaRow, KillMatrix, MutantRow
+from streamproof.json_schemas import json_schema
 
 __all__ = ["MATRIX_SCHEMA_FILE", "matrix_schema_text", "render_matrix"]
 
@@ -18,18 +16,11 @@ MATRIX_SCHEMA_FILE = "mutants.schema.json"
 
 def matrix_schema_text() -> str:
     """The JSON Schema (2020-12) of ``mutants.json``: the published file's exact content."""
-    (matrix,), definitions = msgspec.json.schema_components(
-        [KillMatrix], ref_template="#/$defs/{name}"
-    )
-    for definition in definitions.values():
-        # Python 3.13 takes the indentation off docstrings by itself, and older ones do not.
-        definition["description"] = inspect.cleandoc(definition.get("description", ""))
     schema: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:streamproof:mutants:{MATRIX_VERSION}",
         "title": "What a run of the deliberately wrong stores found out",
-        **matrix,
-        "$defs": definitions,
+        **json_schema(KillMatrix),
     }
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from importlib import resources
 from typing import Any, cast
 
-import msgspec
-
 from streamproof.conformance.results import SCHEMA_VERSION, Record
+from streamproof.json_schemas import json_schema
 
 __all__ = ["SCHEMA_FILE", "generate_schema", "load_schema", "schema_text"]
 
@@ -18,10 +16,6 @@ SCHEMA_FILE = "run_log.schema.json"
 
 def generate_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of one line of a run log, from the types themselves."""
-    (record,), definitions = msgspec.json.schema_components([Record], ref_template="#/$defs/{name}")
-    for definition in definitions.values():
-        # Python 3.13 takes the indentation off docstrings by itself, and older ones do not.
-        definition["description"] = inspect.cleandoc(definition.get("description", ""))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:streamproof:run-log:{SCHEMA_VERSION}",
@@ -31,8 +25,7 @@ def generate_schema() -> dict[str, Any]:
             "and note records, and one footer. A log without a footer is a run that died, "
             "never a pass."
         ),
-        **record,
-        "$defs": definitions,
+        **json_schema(Record),
     }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from streamproof.json_schemas import json_schema
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.workloads import WorkloadConfig
@@ -460,9 +461,8 @@ class Scenario:
 @cache
 def schema() -> dict[str, Any]:
     """The JSON Schema of a scenario file."""
-    found = msgspec.json.schema(ScenarioFile)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "streamproof scenario",
-        **found,
+        **json_schema(ScenarioFile),
     }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from rocksdict import (
 )
 
 from streamproof.stores.api import TopicPartition
+from streamproof.stores.error_translation import ErrorTranslation
 from streamproof.stores.errors import ProcessorStateError
 from streamproof.stores.offsets import (
     POSITION_KEY,
@@ -347,12 +348,8 @@ class Database:
             f"{_remedy(str(error))}"
         )
 
-    @contextmanager
-    def _failing(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            raise self.failure(what, error) from error
+    def _failing(self, what: str) -> ErrorTranslation:
+        return ErrorTranslation(Exception, partial(self.failure, what))
 
 
 class _TimestampedRecords:

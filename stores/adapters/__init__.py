@@ -7,11 +7,9 @@ does too, because the suite exists to find exactly that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from streamproof.stores.api import StateStoreContext
-from streamproof.stores.errors import ProcessorStateError, StoreError
+from streamproof.stores.error_translation import ErrorTranslation
+from streamproof.stores.errors import ProcessorStateError
 
 __all__ = ["task_partition", "translated"]
 
@@ -21,16 +19,13 @@ def task_partition(context: StateStoreContext) -> int:
     return int(context.task_id.rpartition("_")[2])
 
 
-@contextmanager
-def translated(action: str) -> Iterator[None]:
+def translated(action: str) -> ErrorTranslation:
     """Turn an exception of the package during ``action`` into a ProcessorStateError, chained to it.
 
     RocksDB's binding raises bare ``Exception``, so nothing narrower can be caught.
     """
-    try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:
-        message = f"{action} failed: {type(error).__name__}: {error}"
-        raise ProcessorStateError(message) from error
+
+    def failure(error: Exception) -> ProcessorStateError:
+        return ProcessorStateError(f"{action} failed: {type(error).__name__}: {error}")
+
+    return ErrorTranslation(Exception, failure)

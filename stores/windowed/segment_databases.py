@@ -62,6 +62,7 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.error_translation import ErrorTranslation
 from streamproof.stores.errors import (
     InvalidArgumentError,
     InvalidStateStoreError,
@@ -571,16 +572,15 @@ class SegmentDatabases(KeyValueStore):
             )
         return self._context
 
-    @contextlib.contextmanager
-    def _failing(self, path: Path) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise ProcessorStateError(
+    def _failing(self, path: Path) -> ErrorTranslation:
+        def failure(error: Exception) -> ProcessorStateError:
+            return ProcessorStateError(
                 f"The segments of store {self._name!r} at {path} cannot be used: {error}. Check "
                 "that the path is a writable directory, that no other store has it open, and that "
                 "the disk has space."
-            ) from error
+            )
+
+        return ErrorTranslation(OSError, failure)
 
     def _rename_old_names(self, directory: Path) -> None:
         """Rename segments with names of old versions of Kafka.
