@@ -175,7 +175,8 @@ def _skip_constants() -> None:
     """
     from hypothesis.internal.conjecture import providers
 
-    getattr(providers, "_seen_modules", set()).update(map(id, sys.modules.values()))
+    seen: set[int] = getattr(providers, "_seen_modules", set())
+    seen.update(map(id, sys.modules.values()))
 
 
 def _mine_constants() -> None:
