@@ -5,6 +5,7 @@ The host belongs to the process group of this process, so that killing the group
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -94,6 +95,15 @@ def _forget_idle_hosts() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_idle_hosts)
+
+
+def _end_idle_hosts() -> None:
+    """Leave no idle host behind; Python would warn of a process that nobody has waited for."""
+    for host in idle_hosts():
+        host.kill()
+
+
+atexit.register(_end_idle_hosts)
 
 
 def hosts() -> Sequence[HostProcess]:

@@ -220,6 +220,29 @@ def test_a_store_that_cannot_be_closed_ends_its_host(opened: Any) -> None:
     assert process_of(again) != pid
 
 
+PROGRAM = """
+import sys
+from pathlib import Path
+from streamproof.stores.api import StateStoreContext
+from streamproof.stores.host.client import HostFactory
+from streamproof.stores.host.process import idle_hosts
+
+store = HostFactory(sys.argv[1])()
+store.init(StateStoreContext(state_dir=Path(sys.argv[2])), store)
+store.close()
+print(idle_hosts()[0].pid)
+"""
+
+
+def test_a_program_leaves_no_idle_host(tmp_path: Path) -> None:
+    """It ends the host, and Python has nothing to warn of."""
+    words = [sys.executable, "-P", "-X", "dev", "-c", PROGRAM]
+    line = reopening_host("in-memory")
+    done = subprocess.run([*words, line, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert not Path(f"/proc/{done.stdout.strip()}").exists()
+
+
 def test_a_fork_leaves_idle_hosts_to_its_parent(opened: Any) -> None:
     """Both would write to the same pipe."""
     store, _ = opened(reopening_host("in-memory"))
