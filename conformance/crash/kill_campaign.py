@@ -39,7 +39,7 @@ from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.value_codec import decode_value, encode_value
 from streamproof.sampling import spread
 
-__all__ = ["KillCampaign", "describe", "ends_of_operations"]
+__all__ = ["KillCampaign", "describe", "ends_of_operations", "ruling_of_error"]
 
 REAL_SHARE = 8
 """One in this number of points, and at least one, is killed for real, whatever else is known."""
@@ -152,7 +152,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
         """A campaign of up to ``limit`` kills that continues after a crash at a point."""
         crashed = self._engine.kill(self._resumed(program, self._before), point, self._before)
         if crashed.error:
-            self._note(crashed, [_raised(crashed)])
+            self._note(crashed, [ruling_of_error(crashed)])
         again = KillCampaign(self._run, 0 if crashed.error else min(limit, self.left), crashed)
         given = again.left
         yield again
@@ -209,7 +209,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
                 yield crashed
                 continue
             if crashed.error:
-                self._note(crashed, [_raised(crashed)])
+                self._note(crashed, [ruling_of_error(crashed)])
             shutil.rmtree(crashed.directory.parent, ignore_errors=True)
 
     def _is_shown(self, state: Crashed, ruling: Ruling) -> bool:
@@ -258,7 +258,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
             crashes = []
             for crashed in self._engine.kill_all(program, batch, self._before):
                 if crashed.error:
-                    yield crashed, [_raised(crashed)]
+                    yield crashed, [ruling_of_error(crashed)]
                 elif crashed.reached or crashed.point.kind == "boundary":
                     crashes.append(crashed)
                     if search:
@@ -464,11 +464,14 @@ def describe(crashed: Crashed) -> str:
     return f"let {call}{where}{line}{following} fail with {point.kind.upper()}, {then}"
 
 
-def _raised(crashed: Crashed) -> Ruling:
+def ruling_of_error(crashed: Crashed) -> Ruling:
     """The violation of a subject that failed before the kill, and so without any crash."""
-    operation = crashed.program.operations[max(crashed.started - 1, 0)]
-    expected = "no exception"
+    operation = crashed.program.operations[max(crashed.started - 1, 0)].name
+    expected, traceback = "no exception", crashed.traceback
     if crashed.point.kind in FAULTS:
         expected = "the operation to return, or to raise an Exception"
-    found = f"{operation.name}() {crashed.error}"
-    return Ruling("CRASH-001", expected, found, traceback=crashed.traceback)
+    has_ended = crashed.raised or crashed.finished == len(crashed.program)
+    if crashed.point.closing and has_ended:
+        # What the operation raised was allowed; the close after it is to blame.
+        operation, traceback = "close", ""
+    return Ruling("CRASH-001", expected, f"{operation}() {crashed.error}", traceback=traceback)

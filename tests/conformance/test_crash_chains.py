@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_lines import SUBJECTS
@@ -15,7 +16,7 @@ from test_kill_engine import run_python
 from streamproof.conformance.checks.crash_checks import goes_on, side_by_side
 from streamproof.conformance.crash.crash_judge import history_of, judge
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
-from streamproof.conformance.crash.kill_campaign import describe
+from streamproof.conformance.crash.kill_campaign import describe, ruling_of_error
 from streamproof.conformance.crash.program import ProgramBuilder
 from streamproof.conformance.crash.triggers import described_call
 from streamproof.conformance.lab import CHANGELOG
@@ -239,6 +240,28 @@ def test_a_call_fails_once_or_for_good(tmp_path: Path) -> None:
     assert raised[2][4].startswith(broken_disk)
     assert [each[5] for each in hanging] == ["did not return within 0.5 s", "", hanging[0][5]]
     assert raised[2][6].startswith("write of 2 bytes to journal, journal_store.py:")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"finished": 2}, "commit"),
+        ({"finished": 2, "raised": "OSError"}, "close"),
+        ({"finished": 3}, "close"),
+    ],
+)
+@pytest.mark.parametrize("closing", [True, False])
+def test_a_hang_is_that_of_the_running_call(
+    changes: dict[str, Any], name: str, *, closing: bool
+) -> None:
+    """After the program, that is the close; an exception of the operation was allowed."""
+    program = ProgramBuilder().put(b"a", b"1").commit().build()
+    point = CrashPoint("enospc", 2, n=1, lasting=True, closing=closing)
+    crashed = Crashed(program, point, Path(), started=3, traceback="of commit")
+    ruling = ruling_of_error(replace(crashed, error="did not return within 20 s", **changes))
+    name = name if closing else "commit"
+    assert ruling.broken == f"{name}() did not return within 20 s"
+    assert ruling.traceback == ("" if name == "close" else "of commit")
 
 
 FULL = """
