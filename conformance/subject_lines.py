@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from streamproof.conformance.violations import brief
-from streamproof.stores import host
+from streamproof.stores import error_translation, host
 
 __all__ = ["is_of_subject", "own_line", "places_of", "told", "traceback_of"]
 
@@ -29,8 +29,9 @@ Those that write make system calls, which are points of their own."""
 _STORES = str(Path(host.__file__).parent.parent)
 """Our stores, and the defaults of the contract, on which a subject may be built."""
 
-_CLIENT = str(Path(host.__file__).parent)
-"""The client of a store in another process."""
+_PASSING_ON = (str(Path(host.__file__).parent), error_translation.__file__)
+"""Lines that pass on an error of others, which say nothing: among them the client of a store in
+another process."""
 
 MOST_LINES = 60
 """The most lines of a traceback. Of a longer one, the middle is left out."""
@@ -87,8 +88,7 @@ def told(error: BaseException) -> str:
     """An exception in one line, with the line of the subject that raised it, if there is one."""
     frames = traceback.walk_tb(error.__traceback__)
     places = [(frame.f_code.co_filename, line) for frame, line in frames]
-    # The line of the client that passes on an error of a host says nothing.
-    mine = [each for each in places if is_of_subject(each[0]) and not each[0].startswith(_CLIENT)]
+    mine = [each for each in places if is_of_subject(each[0]) and not _is_of_suite(each[0])]
     return brief(error) + (f" ({brief(_line_at(*mine[-1]))})" if mine else "")
 
 
@@ -127,8 +127,7 @@ def _cut(raised: traceback.TracebackException) -> bool:
 
 
 def _is_of_suite(file: str) -> bool:
-    # The client of a store in another process counts as one, for its lines say nothing.
-    return _is_of_harness(file) or file.startswith(_CLIENT)
+    return _is_of_harness(file) or file.startswith(_PASSING_ON)
 
 
 def _short(file: str) -> str:

@@ -20,10 +20,11 @@ from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject_lines import MOST_LINES as MOST_OF_A_TRACEBACK
-from streamproof.conformance.subject_lines import own_line, traceback_of
+from streamproof.conformance.subject_lines import own_line, told, traceback_of
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.work_directory import work_directory
 from streamproof.stores import memory
+from streamproof.stores.adapters import translated
 
 STORE = """
 from streamproof.stores.rocksdb import RocksDBStore
@@ -244,6 +245,20 @@ def test_an_exception_of_the_suite_has_no_traceback_of_the_store() -> None:
     error.__traceback__ = error.__traceback__.tb_next.tb_next  # type: ignore[union-attr]
 
     assert traceback_of(error) == ""
+
+
+def test_what_passes_an_error_on_is_not_named() -> None:
+    """The block in which the error came about is, and not the class that translates it."""
+
+    def call() -> None:
+        with translated("Reading"):
+            failing(3)
+
+    error = raised_by(call)
+
+    line = call.__code__.co_firstlineno + 1
+    assert told(error).endswith(f' (test_tracebacks.py:{line} with translated("Reading"):)')
+    assert "error_translation" not in traceback_of(error)
 
 
 OWN = (str(SUBJECTS / "journal_store.py"), 25)
