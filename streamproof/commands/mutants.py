@@ -170,7 +170,8 @@ def _run(console: Console, chosen: list[Mutant], asked: _Asked) -> KillMatrix:
                     settings,
                     everything=asked.everything,
                     with_right=not asked.rates,
-                    likely=likely if asked.rates else None,
+                    # With --all, every check has something to tell.
+                    likely=likely if asked.rates and not asked.everything else None,
                 )
                 for group in runs:
                     place = directory / "group"

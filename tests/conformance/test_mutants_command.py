@@ -75,9 +75,10 @@ def test_mutants_are_killed_and_the_matrix_is_written(command_line: CommandLine)
     assert (command_line.out / "mutants.md").read_text("utf-8") == render_matrix(matrix)
 
 
-def test_all_requirements_can_be_asked(command_line: CommandLine) -> None:
+@pytest.mark.parametrize("more", [[], ["--rates"]], ids=["plain", "rates"])
+def test_all_requirements_can_be_asked(command_line: CommandLine, more: list[str]) -> None:
     """What else a mutant breaks is told, and is not what kills it."""
-    code, text, matrix = run(command_line, "duplicates_overwrite", "--all")
+    code, text, matrix = run(command_line, "duplicates_overwrite", "--all", *more)
     assert code == 0, text
     assert matrix is not None
     (row,) = matrix.rows
