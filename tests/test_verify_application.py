@@ -91,7 +91,8 @@ def test_a_mistake_is_found(project: Path, file: str, seed: int, topic: str) -> 
             break
 
     assert code == 1, printed
-    assert {failure["requirement"] for failure in failures} <= {"APP-001", "APP-002", "APP-005"}
+    requirements = {failure["requirement"] for failure in failures}
+    assert requirements <= {"APP-001", "APP-002", "APP-005"}, printed
     shown = [failure for failure in failures if failure["shape"].endswith(f"-{topic}")]
     assert [failure["requirement"] for failure in shown] == ["APP-001"]
     assert shown[0]["tried"].startswith(("kill instance-", "stop instance-", "pause instance-"))

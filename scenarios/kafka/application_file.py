@@ -64,7 +64,9 @@ class UserApplication(_Table):
         starts_s: how many seconds an instance may take until Kafka Streams runs, while it has a
             processor.
         rests_s: how many seconds the application may be silent before it has processed all its
-            input in the end; it may take five times as long in all.
+            input in the end; it may take five times as long in all. The default is longer than a
+            broker keeps a transaction open whose producer was killed: ``transaction.timeout.ms``
+            is 60 s, and the broker looks for such transactions every 10 s.
     """
 
     command: Annotated[list[str], Meta(min_length=1)]
@@ -75,7 +77,7 @@ class UserApplication(_Table):
     instances: Annotated[int, Meta(ge=1, le=8)] = 1
     faults: Annotated[tuple[Fault, ...], Meta(min_length=1)] = ("kill", "stop")
     starts_s: Annotated[float, Meta(gt=0)] = 60.0
-    rests_s: Annotated[float, Meta(gt=0)] = 60.0
+    rests_s: Annotated[float, Meta(gt=0)] = 90.0
 
 
 class Generated(_Table):

@@ -38,6 +38,8 @@ final class UncommittedReader extends Thread {
     reads.put("heartbeat.interval.ms", "500");
     Map<String, Object> writes = new HashMap<>(cluster);
     writes.put("transactional.id", "notices-" + ProcessHandle.current().pid());
+    // Others wait as long for a transaction that a killed process has left open.
+    writes.put("transaction.timeout.ms", "10000");
     StringDeserializer read = new StringDeserializer();
     StringSerializer write = new StringSerializer();
     while (true) {
