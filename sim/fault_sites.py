@@ -11,7 +11,11 @@ from collections.abc import Callable, Mapping
 from streamproof.errors import UsageError
 from streamproof.sim.choices import Choices
 
-__all__ = ["ACTIVATION", "SITES", "Faults"]
+__all__ = ["ACTIVATION", "NO_ANSWER", "SITES", "Faults"]
+
+NO_ANSWER = 4
+"""The amount of ``broker.empty_fetch`` with which not even the end of the log is known. With any
+lower amount, the answer has at most so many records."""
 
 SITES: dict[str, float] = {
     "network.request_lost": 0.01,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["DISTURBED", "EMPTY_FETCH", "NETWORK", "NO_ANSWER", "ArmedFault"]
+__all__ = ["DISTURBED", "EMPTY_FETCH", "NETWORK", "ArmedFault"]
 
 NETWORK = "network"
 """The name by which the proxy takes commands, and that of its recording."""
@@ -14,9 +14,6 @@ DISTURBED = "disturbed"
 
 EMPTY_FETCH = "broker.empty_fetch"
 """The fault of an answer that lacks the records of a log."""
-
-NO_ANSWER = 4
-"""The amount of that fault with which not even the end of the log is known."""
 
 
 class ArmedFault(msgspec.Struct):

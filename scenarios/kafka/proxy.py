@@ -25,13 +25,7 @@ from typing import Any
 
 import msgspec
 
-from streamproof.scenarios.kafka.armed_faults import (
-    DISTURBED,
-    EMPTY_FETCH,
-    NETWORK,
-    NO_ANSWER,
-    ArmedFault,
-)
+from streamproof.scenarios.kafka.armed_faults import DISTURBED, EMPTY_FETCH, NETWORK, ArmedFault
 from streamproof.scenarios.kafka.recording import SUFFIX
 from streamproof.scenarios.kafka.wire import (
     WRITE_MARKERS,
@@ -43,6 +37,7 @@ from streamproof.scenarios.kafka.wire import (
     request_of,
     without,
 )
+from streamproof.sim.fault_sites import NO_ANSWER
 
 __all__ = ["Proxy"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from streamproof.scenarios.kafka.application import IN_MEMORY, STATIC_MEMBERS, Application
-from streamproof.scenarios.kafka.armed_faults import EMPTY_FETCH, NO_ANSWER
+from streamproof.scenarios.kafka.armed_faults import EMPTY_FETCH
 from streamproof.scenarios.kafka.cluster_faults import FAILED_OVER, SITES_OF_PROXY
 from streamproof.scenarios.kafka.existing_cluster import LEAST_SESSION_MS, WatchedRest
 from streamproof.scenarios.kafka.followed_lines import Rest
@@ -31,6 +31,7 @@ from streamproof.scenarios.scenario import (
     Variant,
 )
 from streamproof.sim.application import StreamsConfig
+from streamproof.sim.fault_sites import NO_ANSWER
 from streamproof.sim.rolling_upgrade import UPGRADES
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.world_plan import Plan

@@ -45,6 +45,7 @@ from streamproof.sim.brokers.upkeep import (
     forget_idle_transactions,
     stall,
 )
+from streamproof.sim.fault_sites import NO_ANSWER
 from streamproof.sim.world import World
 from streamproof.stores.errors import InvalidArgumentError
 
@@ -55,9 +56,6 @@ GROUP_TARGET = "group:"
 
 _CHECK_EVERY_MS = 1_000
 """How often the brokers look for expired transactions and members (Kafka: 10 s, transactions)."""
-
-_SHORT_FETCH = 4
-"""A fetch that is cut short returns fewer entries than this."""
 
 _MARKER_MS = 3
 """Writing a marker takes 1 to this many milliseconds."""
@@ -299,9 +297,9 @@ class Cluster:
         """
         if self._world.faults.happens("broker.empty_fetch", partition):
             # The empty prefix matters most: the reader then lacks everything that the log has.
-            cut = self._world.choices.below(_SHORT_FETCH + 1)
+            cut = self._world.choices.below(NO_ANSWER + 1)
             max_records = min(cut, max_records)
-            if cut == _SHORT_FETCH:
+            if cut == NO_ANSWER:
                 # The leader of the partition has not answered, so that not even the end is known.
                 return None
         return self.logs[partition].fetch(position, isolation, max_records)

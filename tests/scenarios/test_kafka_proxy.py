@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.kafka.armed_faults import NO_ANSWER, ArmedFault
+from streamproof.scenarios.kafka.armed_faults import ArmedFault
 from streamproof.scenarios.kafka.cluster_faults import start_proxy
 from streamproof.scenarios.kafka.processes import Processes
 from streamproof.scenarios.kafka.proxy import Proxy
@@ -28,6 +28,7 @@ from streamproof.scenarios.kafka.wire import (
     request_of,
     without,
 )
+from streamproof.sim.fault_sites import NO_ANSWER
 
 HEARTBEAT, END_TRANSACTION, WRITE_MARKERS = 12, 26, 27
 FENCED = 90
