@@ -1,4 +1,4 @@
-"""Every task of this project, each in an environment of its own: `nox -l` lists them.
+"""Every task of this project: `nox -l` lists them.
 
 The folders at the top of the repository are subpackages of ``streamproof`` only once installed.
 A program that puts the root of the repository into ``sys.path``, as ``python -m`` does, finds the
@@ -13,6 +13,7 @@ import os
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import nox
 
@@ -85,57 +86,73 @@ def memory_file_system() -> Path | None:
 
 
 @nox.session
+def environment(session: nox.Session) -> None:
+    """Install streamproof and what checks it, once for all sessions that need both."""
+    install(session, "lint", "typecheck", "test", "examples", extras=EVERY_EXTRA)
+
+
+def command(session: nox.Session, name: str) -> str:
+    """The path of a command of the session `environment`."""
+    return str(ROOT / session.cache_dir.parent / "environment" / "bin" / name)
+
+
+def run(session: nox.Session, name: str, *arguments: str, **options: Any) -> None:
+    """Run a command of the session `environment`, which its own commands find before others."""
+    program = command(session, name)
+    path = f"{Path(program).parent}{os.pathsep}{os.environ['PATH']}"
+    session.run(program, *arguments, external=True, env={"PATH": path}, **options)
+
+
+def run_tests(session: nox.Session, *arguments: str) -> None:
+    """Run pytest with these arguments, and keep the files of tests in memory if there is room."""
+    with TemporaryDirectory(dir=memory_file_system()) as temporary:
+        ours = ("--hypothesis-profile=ci", f"--basetemp={temporary}/tests")
+        run(session, "pytest", *ours, *arguments)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def tests(session: nox.Session) -> None:
     """Run the tests that answer soon, or with arguments, pass these to pytest."""
-    install(session, "test", "examples", extras=EVERY_EXTRA)
-    arguments = session.posargs or (*side_by_side(WORKERS), "-m", "not full")
-    with TemporaryDirectory(dir=memory_file_system()) as temporary:
-        session.run(
-            *(f"{session.bin}/pytest", "--hypothesis-profile=ci"),
-            *(f"--basetemp={temporary}/tests", *arguments),
-        )
+    run_tests(session, *(session.posargs or (*side_by_side(WORKERS), "-m", "not full")))
 
 
-@nox.session(venv_backend="none")
+@nox.session(venv_backend="none", requires=["environment"])
 def tests_full(session: nox.Session) -> None:
     """Run the long tests; tests/long_tests.toml says what covers each in the session `tests`."""
-    session.notify("tests", [*side_by_side(LONG_WORKERS), "-m", "full", *session.posargs])
+    run_tests(session, *side_by_side(LONG_WORKERS), "-m", "full", *session.posargs)
 
 
-@nox.session
+@nox.session(venv_backend="none", requires=["environment"])
 def coverage(session: nox.Session) -> None:
     """Run the tests once more, slower, and see that enough branches are covered."""
-    install(session, "test", "examples", extras=EVERY_EXTRA)
-    session.run("coverage", "erase")
-    pytest = f"{session.bin}/pytest"
-    session.run("coverage", "run", pytest, "--hypothesis-profile=ci", *side_by_side(WORKERS))
-    session.run("coverage", "combine", "--quiet")
-    session.run("coverage", "report")
+    run(session, "coverage", "erase")
+    pytest = command(session, "pytest")
+    run(session, "coverage", "run", pytest, "--hypothesis-profile=ci", *side_by_side(WORKERS))
+    run(session, "coverage", "combine", "--quiet")
+    run(session, "coverage", "report")
 
 
-@nox.session
+@nox.session(venv_backend="none", requires=["environment"])
 def lint(session: nox.Session) -> None:
     """Check style, formatting, which package imports which, and the subjects of new commits."""
-    install(session, "lint")
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-    session.run("python", "-P", str(ROOT / "tests" / "commit_subjects.py"))
+    run(session, "ruff", "check", ".")
+    run(session, "ruff", "format", "--check", ".")
+    run(session, "python", "-P", str(ROOT / "tests" / "commit_subjects.py"))
     with TemporaryDirectory() as empty, session.chdir(empty):
-        session.run("lint-imports", "--no-cache", "--no-logo", "--config", str(PYPROJECT))
+        run(session, "lint-imports", "--no-cache", "--no-logo", "--config", str(PYPROJECT))
 
 
-@nox.session
+@nox.session(venv_backend="none", requires=["environment"])
 def typecheck(session: nox.Session) -> None:
     """Check the types of the installed package, of the examples and of this file, strictly."""
-    install(session, "typecheck", "examples", extras=EVERY_EXTRA)
     mypy = ("mypy", "--config-file", str(PYPROJECT), "--cache-dir", str(ROOT / ".mypy_cache"))
     scripts = [str(path) for path in sorted(ROOT.glob("examples/**/*.py"))]
     with TemporaryDirectory() as empty, session.chdir(empty):
-        session.run(*mypy, "--package", "streamproof")
+        run(session, *mypy, "--package", "streamproof")
         # One at a time: two examples may have files of the same name.
         for script in scripts:
-            session.run(*mypy, script)
-        session.run(*mypy, str(ROOT / "noxfile.py"))
+            run(session, *mypy, script)
+        run(session, *mypy, str(ROOT / "noxfile.py"))
 
 
 @nox.session(reuse_venv=False)
@@ -161,13 +178,12 @@ def wheel(session: nox.Session) -> None:
             )
 
 
-@nox.session
+@nox.session(venv_backend="none", requires=["environment"])
 def rust_host(session: nox.Session) -> None:
     """Build the store host in Rust, verify it, and see that the mistake in it is found."""
     if shutil.which("cargo") is None:
         session.skip("cargo is not installed, so the host in Rust is neither built nor verified")
     folder = ROOT / "examples" / "rust-host"
-    install(session)
     with session.chdir(folder):
         session.run(
             *("cargo", "build", "--release", "--locked"), "--target-dir", "target", external=True
@@ -175,10 +191,10 @@ def rust_host(session: nox.Session) -> None:
     host = folder / "target" / "release" / "redb-host"
     with TemporaryDirectory() as empty, session.chdir(empty):
         verify = ("streamproof", "verify", "--profile", "smoke", "--seed", "0")
-        session.run(*verify, f"cmd:{host}")
-        session.run(*verify, f"cmd:{host} --kind window")
+        run(session, *verify, f"cmd:{host}")
+        run(session, *verify, f"cmd:{host} --kind window")
         mistaken = f"cmd:{host} --bug offsets-first"
-        session.run(*verify, mistaken, "--only", "CRASH-003", success_codes=[1])
+        run(session, *verify, mistaken, "--only", "CRASH-003", success_codes=[1])
 
 
 @nox.session(venv_backend="none")
