@@ -178,25 +178,6 @@ def wheel(session: nox.Session) -> None:
             )
 
 
-@nox.session(venv_backend="none", requires=["environment"])
-def rust_host(session: nox.Session) -> None:
-    """Build the store host in Rust, verify it, and see that the mistake in it is found."""
-    if shutil.which("cargo") is None:
-        session.skip("cargo is not installed, so the host in Rust is neither built nor verified")
-    folder = ROOT / "examples" / "rust-host"
-    with session.chdir(folder):
-        session.run(
-            *("cargo", "build", "--release", "--locked"), "--target-dir", "target", external=True
-        )
-    host = folder / "target" / "release" / "redb-host"
-    with TemporaryDirectory() as empty, session.chdir(empty):
-        verify = ("streamproof", "verify", "--profile", "smoke", "--seed", "0")
-        run(session, *verify, f"cmd:{host}")
-        run(session, *verify, f"cmd:{host} --kind window")
-        mistaken = f"cmd:{host} --bug offsets-first"
-        run(session, *verify, mistaken, "--only", "CRASH-003", success_codes=[1])
-
-
 @nox.session(venv_backend="none")
 def java_lint(session: nox.Session) -> None:
     """Check the style of all Java with Checkstyle."""

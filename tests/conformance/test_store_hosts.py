@@ -185,7 +185,7 @@ which cannot be made to fail while a host runs."""
 def test_the_verdict_is_the_same_from_afar(command_line: CommandLine) -> None:
     """Whether a store is called or asked changes no result of what both can be asked.
 
-    The session rust_host cuts the power of a host, too.
+    test_rust_host.py cuts the power of a host, too.
     """
     only = ("--only", "KV,OFFSET,TXN,CRASH-003")
     near = command_line.verify("rocksdb-transactional", *only).results
