@@ -49,6 +49,7 @@ LONG = {
     "get_misses_rows_of_the_last_process": "restoring_stops_at_a_tombstone, of the same checks",
     "get_misses_restored_rows": "restoring_stops_at_a_tombstone, of the same checks",
     "staged_rows_reach_the_journal": "commit_keeps_deleted_rows, of the same checks",
+    "views_wait_for_the_commit": "views_miss_restored_rows, of the same checks",
     "wiped_after_every_crash": "restoring_stops_at_a_tombstone, of the same checks",
     # Its check looks at views for long.
     "ranges_show_staged_rows": "scans_show_staged_rows, of staged rows as well",
