@@ -180,8 +180,11 @@ class _Trial:
             self._record(tried, "APP-006", "ended", (RUNS_AGAIN, played.wrong[0]))
         elif not played.has_come_to_rest:
             found = played.behind or "a task that does not run, or output without an end"
-            silence = f"{self._file.application.rests_s:g} s of silence"
-            patience = f"given up after {silence}, or five times as long"
+            seconds = f"{self._file.application.rests_s:g} s"
+            patience = (
+                f"given up after {seconds} of silence (rests_s), or five times as long. A producer "
+                f"with a transaction.timeout.ms of {seconds} or more asks for a longer rests_s"
+            )
             errors = "".join(f"\n  {each}" for each in played.errors)
             wrote = f". The instances wrote these errors:{errors}" if errors else ""
             self._record(tried, "APP-006", "stuck", (RUNS_AGAIN, f"{found}; {patience}{wrote}"))
