@@ -7,7 +7,7 @@ do, a task's report about its own inputs is not believed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory, LogRecord
@@ -19,6 +19,8 @@ __all__ = [
     "WaitsForWhatIsThere",
     "WaitsForWhatWasThere",
 ]
+
+T = TypeVar("T")
 
 TWO_INPUTS = ["reused-table-join", "stream-stream-join", "stream-table-join"]
 """The topologies whose tasks have two inputs."""
@@ -298,14 +300,19 @@ class WaitsForWhatWasThere(_Inputs):
             return
         # The task goes on from the committed offsets, or from older ones.
         self._processed[event.actor, event.task] = {
-            partition: offset - 1 for partition, offset in self.history.committed.items()
+            name: offset - 1 for name, offset in self._inputs(event, self.history.committed)
         }
         ends = self._ends.get(event.actor, {})
         if event.task in ends and ends[event.task] is None:
             ends[event.task] = {
                 name: min([log.end, *self._unstable.get(name, {}).values()])
-                for name, log in self.history.logs.items()
+                for name, log in self._inputs(event, self.history.logs)
             }
+
+    def _inputs(self, event: Event, of: Mapping[str, T]) -> Iterator[tuple[str, T]]:
+        """What there is of the partitions that a task may read: those with its number."""
+        number = f"-{event.task.rpartition('_')[2]}"
+        return ((name, each) for name, each in of.items() if name.endswith(number))
 
     def _judge(self, event: Event, processed: Mapping[str, int]) -> Iterator[str]:
         if not self._may_wait:

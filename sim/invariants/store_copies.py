@@ -7,7 +7,7 @@ the runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +95,8 @@ class Copies:
     def __init__(self, visible: Visible) -> None:
         self._visible = visible
         self._open: dict[tuple[str, str], Copy] = {}
+        # The same copies once more, by thread and task.
+        self._of_task: dict[tuple[str, str], dict[tuple[str, str], Copy]] = {}
         self.settings: Mapping[str, Any] = {}
         self.states: dict[tuple[str, str], str] = {}
         # By thread and task, the input record that is being processed; None in a punctuation.
@@ -168,7 +170,7 @@ class Copies:
     def _state(self, event: Event) -> None:
         self.states[event.actor, event.task] = event.attributes["after"]
         if event.attributes["after"] == "RUNNING":
-            for copy in self._of_task(event):
+            for copy in self._copies(event):
                 copy.has_run = True
 
     def _found(self, event: Event) -> None:
@@ -180,7 +182,12 @@ class Copies:
             dict(event.attributes.get("position", {})),
             event.offset,
         )
-        self._open[event.process, event.partition] = copy
+        place = event.process, event.partition
+        if place in self._open:
+            before = self._open[place]
+            del self._of_task[before.thread, before.task][place]
+        self._open[place] = copy
+        self._of_task.setdefault((copy.thread, copy.task), {})[place] = copy
         fold: dict[bytes, bytes | None] = {}
         last = -1
         for record in self._visible(event.partition, 0):
@@ -208,7 +215,7 @@ class Copies:
 
     def _process(self, event: Event) -> None:
         self._current[event.actor, event.task] = event.partition, event.offset
-        for copy in self._of_task(event):
+        for copy in self._copies(event):
             copy.processed[event.partition] = event.offset
             if not self.stages:
                 copy.committed_processed[event.partition] = event.offset
@@ -245,20 +252,19 @@ class Copies:
         copy.staged_position.clear()
         copy.staged_since = -1
 
-    def _of_task(self, event: Event) -> list[Copy]:
-        return [
-            copy
-            for copy in self._open.values()
-            if (copy.thread, copy.task) == (event.actor, event.task)
-        ]
+    def _copies(self, event: Event) -> Iterable[Copy]:
+        """The open copies of the task of an event."""
+        return self._of_task.get((event.actor, event.task), {}).values()
 
     def _closed(self, event: Event) -> None:
-        self._drop(lambda copy: (copy.thread, copy.task) == (event.actor, event.task))
+        self._drop([(event.actor, event.task)])
 
     def _gone(self, event: Event) -> None:
         prefix = f"{event.actor}/"
-        self._drop(lambda copy: copy.thread.startswith(prefix))
+        self._drop([task for task in self._of_task if task[0].startswith(prefix)])
         self.states = {at: each for at, each in self.states.items() if not at[0].startswith(prefix)}
 
-    def _drop(self, is_gone: Callable[[Copy], bool]) -> None:
-        self._open = {place: copy for place, copy in self._open.items() if not is_gone(copy)}
+    def _drop(self, tasks: Iterable[tuple[str, str]]) -> None:
+        for task in tasks:
+            for place in self._of_task.pop(task, {}):
+                del self._open[place]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
@@ -333,9 +334,14 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         )
 
     def _with_dirty(self, below: int, dirty: Callable[[StoreCache], int]) -> int:
-        if below < 0 or self._entries is None or not capabilities_of(self._inner).transactional:
+        if below < 0 or self._entries is None or not self._is_transactional:
             return below
         return below + dirty(self._entries)
+
+    @cached_property
+    def _is_transactional(self) -> bool:
+        # Each layer would make its claims anew, and a thread asks after every round of its loop.
+        return capabilities_of(self._inner).transactional
 
     # --- reads and writes -------------------------------------------------------------
 
