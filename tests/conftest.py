@@ -29,7 +29,12 @@ LONG_TESTS: dict[str, str] = tomllib.loads((HERE / "long_tests.toml").read_text(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the long tests, and demand that others cover each of them."""
+    """Mark the long tests, demand that others cover each of them, and begin with whole products.
+
+    The tests beside this file verify applications and examples, some for minutes. If they came
+    last, all workers but one would wait for them.
+    """
+    items.sort(key=lambda item: item.path.parent != HERE)
     for item in items:
         name = f"{item.path.relative_to(HERE)}::{item.nodeid.partition('::')[2]}"
         for beginning, covered_by in LONG_TESTS.items():
