@@ -29,7 +29,7 @@ LONG_TESTS: dict[str, str] = tomllib.loads((HERE / "long_tests.toml").read_text(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the long tests, demand that others cover each of them, and begin with whole products.
+    """Mark the long tests, demand that others cover them, and begin with whole applications.
 
     The tests beside this file verify applications and examples, some for minutes. If they came
     last, all workers but one would wait for them.

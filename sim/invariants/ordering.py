@@ -300,19 +300,14 @@ class WaitsForWhatWasThere(_Inputs):
             return
         # The task goes on from the committed offsets, or from older ones.
         self._processed[event.actor, event.task] = {
-            name: offset - 1 for name, offset in self._inputs(event, self.history.committed)
+            name: offset - 1 for name, offset in _of_task(event.task, self.history.committed)
         }
         ends = self._ends.get(event.actor, {})
         if event.task in ends and ends[event.task] is None:
             ends[event.task] = {
                 name: min([log.end, *self._unstable.get(name, {}).values()])
-                for name, log in self._inputs(event, self.history.logs)
+                for name, log in _of_task(event.task, self.history.logs)
             }
-
-    def _inputs(self, event: Event, of: Mapping[str, T]) -> Iterator[tuple[str, T]]:
-        """What there is of the partitions that a task may read: those with its number."""
-        number = f"-{event.task.rpartition('_')[2]}"
-        return ((name, each) for name, each in of.items() if name.endswith(number))
 
     def _judge(self, event: Event, processed: Mapping[str, int]) -> Iterator[str]:
         if not self._may_wait:
@@ -329,3 +324,9 @@ class WaitsForWhatWasThere(_Inputs):
                     f"{event.partition} was processed while {partition} was empty, although it had "
                     f"the record at {following.offset} before task {event.task} began to run"
                 )
+
+
+def _of_task(task: str, found: Mapping[str, T]) -> Iterator[tuple[str, T]]:
+    """What was found of the partitions that a task may read: those with its number."""
+    number = f"-{task.rpartition('_')[2]}"
+    return ((partition, each) for partition, each in found.items() if partition.endswith(number))
