@@ -25,8 +25,8 @@ def bad(how: str) -> str:
 
 
 def served(subject: str) -> str:
-    """A store in Python behind the protocol."""
-    return f"cmd:{PYTHON} -P -m streamproof.host {subject} --dir {{dir}}"
+    """A store in Python behind the protocol, whose process opens one store after another."""
+    return f"cmd:{PYTHON} -P -m streamproof.host {subject}"
 
 
 @pytest.mark.parametrize(
