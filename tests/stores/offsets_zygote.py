@@ -2,9 +2,10 @@
 
 It runs in a process of its own, which never opens a database itself: the threads of
 RocksDB do not survive a fork. The result is JSON on standard output: for every crash what an
-older and a newer version found afterwards, and whether the work was done.
+older and a newer version found afterwards, and whether the work was done. Between two system calls
+that write, a kill leaves the same files wherever it hits.
 
-Usage: ``offsets_zygote.py lines|syscalls import|downgrade directory``
+Usage: ``offsets_zygote.py import|downgrade directory``
 """
 
 from __future__ import annotations
@@ -12,16 +13,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from streamproof.conformance.crash import triggers
-from streamproof.stores import rocksdb
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -39,7 +37,6 @@ OWN = TopicPartition("streamproof-store-changelog", 0)
 OF_ANOTHER_STORE = TopicPartition("streamproof-other-changelog", 0)
 INPUT = TopicPartition("input", 0)
 KEYS = [b"key-%02d" % number for number in range(20)]
-STORES = str(Path(rocksdb.__file__).parent)
 
 MOST_POINTS = 2000
 
@@ -47,23 +44,6 @@ MOST_POINTS = 2000
 def _context(directory: Path, guarantee: str, **configs: object) -> StateStoreContext:
     configs[PROCESSING_GUARANTEE_CONFIG] = guarantee
     return StateStoreContext(directory, app_configs=configs)
-
-
-def _kill_at_line(countdown: int) -> None:
-    """Die by SIGKILL before the n-th line of the stores' own code that runs from now on."""
-    left = countdown
-
-    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(STORES):
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    sys.settrace(trace)
 
 
 def _round(store: RocksDBStore, context: StateStoreContext, number: int) -> None:
@@ -162,19 +142,18 @@ def _in_child(work: Callable[[], object]) -> tuple[bool, Any]:
     return done, json.loads(answer) if done else None
 
 
-def _crashes(kind: str, operation: str, directory: Path) -> list[object]:
+def _crashes(operation: str, directory: Path) -> list[object]:
     prepare, work, guarantee = {
         "import": (_older_version_wrote, _import, EXACTLY_ONCE),
         "downgrade": (_newer_version_ran, _downgrade, AT_LEAST_ONCE),
     }[operation]
-    arm = {"lines": _kill_at_line, "syscalls": triggers.arm_syscalls}[kind]
     template = directory.with_name("template")
     _in_child(partial(prepare, template))
     crashes: list[object] = []
     for point in range(1, MOST_POINTS):
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(template, directory)
-        done, _ = _in_child(partial(work, directory, partial(arm, point)))
+        done, _ = _in_child(partial(work, directory, partial(triggers.arm_syscalls, point)))
         _, older = _in_child(partial(_seen_by_older_version, directory))
         _, newer = _in_child(partial(_seen_by_newer_version, directory, guarantee))
         crashes.append({"done": done, "older": older, "newer": newer})
@@ -184,5 +163,5 @@ def _crashes(kind: str, operation: str, directory: Path) -> list[object]:
 
 
 if __name__ == "__main__":
-    _, kind_of_point, operation_name, path = sys.argv
-    sys.stdout.write(json.dumps(_crashes(kind_of_point, operation_name, Path(path))))
+    _, operation_name, path = sys.argv
+    sys.stdout.write(json.dumps(_crashes(operation_name, Path(path))))

@@ -11,28 +11,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-import pytest
-
 from streamproof.stores.syscalls.preloaded_libraries import build_shim
 
 ZYGOTE = Path(__file__).with_name("offsets_zygote.py")
 
-BOTH_KINDS = pytest.mark.parametrize("kind", ["lines", "syscalls"])
-
 
 @cache
-def _crashes(kind: str, operation: str) -> list[Any]:
-    """A crash before each line of the stores, or each system call; the last one is none."""
+def _crashes(operation: str) -> list[Any]:
+    """A crash before each system call that writes; the last one is none."""
     # A SIGKILL leaves the page cache alone, so files in memory serve as well, and faster.
     memory = Path("/dev/shm")  # noqa: S108  # A fresh directory is made in it.
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
-        environment = dict(os.environ)
-        if kind == "syscalls":
-            shim = build_shim(Path(directory))
-            environment["LD_PRELOAD"] = str(shim)
+        shim = build_shim(Path(directory))
         result = subprocess.run(
-            [sys.executable, "-P", ZYGOTE, kind, operation, str(Path(directory) / "0_0")],
-            env=environment,
+            [sys.executable, "-P", ZYGOTE, operation, str(Path(directory) / "0_0")],
+            env={**os.environ, "LD_PRELOAD": str(shim)},
             capture_output=True,
             text=True,
             check=False,
@@ -48,10 +41,9 @@ def _found(number: int) -> dict[str, Any]:
     return {"rows": 20, "values": [number], "offset": number, "position": number}
 
 
-@BOTH_KINDS
-def test_import_is_never_lost_nor_repeated(kind: str) -> None:
+def test_import_is_never_lost_nor_repeated() -> None:
     """Killed anywhere, the next opening has records, offset and position; the file has others."""
-    crashes = _crashes(kind, "import")
+    crashes = _crashes("import")
     expected = {
         **_found(7),
         "left": ["streamproof-other-changelog-0"],
@@ -60,19 +52,17 @@ def test_import_is_never_lost_nor_repeated(kind: str) -> None:
     assert [crash["newer"] for crash in crashes] == [expected] * len(crashes)
 
 
-@BOTH_KINDS
-def test_older_version_before_the_import(kind: str) -> None:
+def test_older_version_before_the_import() -> None:
     """As long as the older version can open the database, it finds its offsets in the files."""
-    crashes = _crashes(kind, "import")
+    crashes = _crashes("import")
     found = [crash["older"] for crash in crashes if crash["older"] is not None]
     assert found == [_found(7)] * len(found)
     assert 0 < len(found) < len(crashes)
 
 
-@BOTH_KINDS
-def test_downgrade_is_never_torn(kind: str) -> None:
+def test_downgrade_is_never_torn() -> None:
     """Killed anywhere, a newer version finds one commit, and the older one all or nothing."""
-    crashes = _crashes(kind, "downgrade")
+    crashes = _crashes("downgrade")
     outcomes = set()
     for crash in crashes:
         offset = crash["newer"]["offset"]
