@@ -21,6 +21,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from streamproof.conformance import zygote as zygote_module
+from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
@@ -31,11 +32,13 @@ from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.subject import binds_of
 from streamproof.conformance.zygote import (
     MOST_BYTES,
     SUITE_FAILED,
     Job,
     Opening,
+    Preparation,
     Reply,
     outcome_path,
     status_path,
@@ -91,7 +94,7 @@ class _Running:
 class _Nursery:
     """The supervisor's side of the process that forks the zygotes."""
 
-    def __init__(self, directory: Path, preloaded: dict[str, str]) -> None:
+    def __init__(self, directory: Path, preloaded: dict[str, str], binds: Iterable[Binds]) -> None:
         environment = {**os.environ, **preloaded}
         # Hypothesis keeps the constants of modules. By default, in the user's directory.
         environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(_lasting(directory) / "hypothesis")
@@ -108,6 +111,10 @@ class _Nursery:
                 env=environment,
                 start_new_session=True,
             )
+        preparation = Preparation(binds=list(binds), sys_path=sys.path)
+        # A nursery that is dead by now is noticed when it shall fork.
+        with contextlib.suppress(OSError):
+            self._socket.send(msgspec.json.encode(preparation))
 
     def fork(self, opening: Opening, streams: Sequence[int]) -> int:
         """Start a zygote with these standard streams, and return its process id.
@@ -267,8 +274,10 @@ class Engine:
         Raises:
             UsageError: a subject cannot be loaded.
         """
-        self._nursery = self._nursery or _Nursery(self._directory, self._preloaded)
         names = list(subjects)
+        if self._nursery is None:
+            binds = sorted(set(map(binds_of, names)))
+            self._nursery = _Nursery(self._directory, self._preloaded, binds)
         for subject in names:
             # The nursery imports the checks as well, and this process would only wait for it.
             checks_for(subject)

@@ -5,10 +5,10 @@ fork of a zygote is a clean process: a check starts in milliseconds, cannot dist
 and can itself fork children that are killed. Importing the suite takes much longer than importing
 most subjects, so one process, the *nursery*, imports the suite and forks all zygotes.
 
-The nursery reads packets from its standard input. Each packet is an :class:`Opening`, with the
-standard streams of a zygote, and the nursery answers with the process id of the new zygote. A
-zygote first describes its subject. Then it reads one JSON request a line from its standard input,
-and answers on its standard output:
+The nursery reads packets from its standard input. The first is a :class:`Preparation`. Each other
+packet is an :class:`Opening`, with the standard streams of a zygote, and the nursery answers with
+the process id of the new zygote. A zygote first describes its subject. Then it reads one JSON
+request a line from its standard input, and answers on its standard output:
 
 .. code-block:: text
 
@@ -40,6 +40,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
+from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.heap_holes import fill_holes
 from streamproof.conformance.owned_directories import LOCK
 from streamproof.conformance.process_resources import children, members
@@ -54,6 +55,7 @@ __all__ = [
     "SUITE_FAILED",
     "Job",
     "Opening",
+    "Preparation",
     "Reply",
     "main",
     "outcome_path",
@@ -67,10 +69,17 @@ SUITE_FAILED = 70
 """The exit code of a check in which the suite itself failed."""
 
 MOST_BYTES = 64 * 1024
-"""The largest size of an opening, in bytes."""
+"""The largest size of a packet, in bytes."""
 
 GARBAGE = 20_000
 """The number of new objects after which a check looks for garbage; Python's default is 700."""
+
+
+class Preparation(Struct, kw_only=True):
+    """Where packages are installed, and what the requirements of the first subjects bind."""
+
+    binds: list[Binds]
+    sys_path: list[str]
 
 
 class Opening(Struct, kw_only=True):
@@ -123,26 +132,13 @@ def main() -> None:
     # Imported code is never garbage, so looking for garbage would only slow the imports down.
     gc.disable()
     with socket.socket(fileno=os.dup(0)) as supervisor:
+        if packet := supervisor.recv(MOST_BYTES):
+            _prepare_suite(msgspec.json.decode(packet, type=Preparation))
         while True:
             packet, streams, *_ = socket.recv_fds(supervisor, MOST_BYTES, 3)
             if not packet:
                 break
             opening = msgspec.json.decode(packet, type=Opening)
-            # Only the opening says where packages are installed, so the import has to wait for it.
-            sys.path[:] = opening.sys_path
-            from streamproof.conformance.catalogue import load_catalogue
-            from streamproof.conformance.check_loader import checks_for
-
-            # Each fork needs this module, and would import it by itself.
-            from streamproof.conformance.check_runner import run_check  # noqa: F401
-
-            checks_for(opening.subject)
-            # Each check asks the catalogue, and would read its files by itself.
-            load_catalogue()
-            _skip_constants()
-            # Children share the memory of all present objects. The garbage collector would write
-            # to these objects and so copy them, unless they are frozen.
-            gc.freeze()
             pid = os.fork()
             if pid == 0:
                 # The supervisor takes the end of this stream as the end of the nursery, so no
@@ -163,6 +159,26 @@ def main() -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
+
+
+def _prepare_suite(preparation: Preparation) -> None:
+    """Import the suite, with the checks of the first subjects, once for all zygotes."""
+    # Only the preparation says where packages are installed, so the import has to wait for it.
+    sys.path[:] = preparation.sys_path
+    from streamproof.conformance.catalogue import load_catalogue
+    from streamproof.conformance.check_loader import load_checks
+
+    # Each fork needs this module, and would import it by itself.
+    from streamproof.conformance.check_runner import run_check  # noqa: F401
+
+    for binds in preparation.binds:
+        load_checks(binds)
+    # Each check asks the catalogue, and would read its files by itself.
+    load_catalogue()
+    _skip_constants()
+    # Children share the memory of all present objects. The garbage collector would write to these
+    # objects and so copy them, unless they are frozen.
+    gc.freeze()
 
 
 def _skip_constants() -> None:
