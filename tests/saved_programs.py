@@ -42,6 +42,7 @@ UNSURE = {
     "newest_segment_offset": "threads of RocksDB have to flush one segment before another",
     "offsets_of_all_stores_together": "the store goes through a set, whose order differs each time",
     "offsets_in_a_write_before_rows": "threads of RocksDB have to flush between two writes",
+    "rebuilt_windows_lose_rows": "the store waits for a flush, and each look at it is lines",
     "restored_in_any_order": "the store draws the order at random",
     "segments_deleted_in_place": "the file system orders the files that are deleted",
     "unclean_stop_unnoticed": "threads of RocksDB have to flush what is not committed",
