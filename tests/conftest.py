@@ -29,12 +29,14 @@ LONG_TESTS: dict[str, str] = tomllib.loads((HERE / "long_tests.toml").read_text(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the long tests, demand that others cover them, and begin with whole applications.
+    """Mark the long tests, demand that others cover them, and begin with those that share much.
 
     The tests beside this file verify applications and examples, some for minutes. If they came
-    last, all workers but one would wait for them.
+    last, all workers but one would wait for them. Those on Spark follow, so that one worker has
+    them all: each worker that had some would start Spark, and make their campaigns, by itself.
     """
-    items.sort(key=lambda item: item.path.parent != HERE)
+    first = [HERE, HERE / "pipeline"]
+    items.sort(key=lambda item: [item.path.parent != each for each in first])
     for item in items:
         name = f"{item.path.relative_to(HERE)}::{item.nodeid.partition('::')[2]}"
         for beginning, covered_by in LONG_TESTS.items():
