@@ -37,6 +37,7 @@ from streamproof.conformance.verdicts import failures_of
 from streamproof.conformance.work_directory import work_directory
 
 UNSURE = {
+    "closed_one_by_one": "threads of RocksDB make some of the system calls of a close",
     "committing_threads_share_a_batch": "two threads have to commit at once",
     "migrates_in_two_steps": "threads of RocksDB have to flush between two writes",
     "newest_segment_offset": "threads of RocksDB have to flush one segment before another",
