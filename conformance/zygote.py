@@ -47,6 +47,7 @@ from streamproof.conformance.process_resources import children, members
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.saved_failures import Replay
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.subject import binds_of
 from streamproof.errors import StreamproofError
 from streamproof.stores.host.lending import Lender, hand_over
 
@@ -133,12 +134,15 @@ def main() -> None:
     gc.disable()
     with socket.socket(fileno=os.dup(0)) as supervisor:
         if packet := supervisor.recv(MOST_BYTES):
-            _prepare_suite(msgspec.json.decode(packet, type=Preparation))
+            first = msgspec.json.decode(packet, type=Preparation)
+            _import_suite(first.sys_path, first.binds)
         while True:
             packet, streams, *_ = socket.recv_fds(supervisor, MOST_BYTES, 3)
             if not packet:
                 break
             opening = msgspec.json.decode(packet, type=Opening)
+            # Nothing is left to import, unless a later subject is of another kind.
+            _import_suite(opening.sys_path, [binds_of(opening.subject)])
             pid = os.fork()
             if pid == 0:
                 # The supervisor takes the end of this stream as the end of the nursery, so no
@@ -161,17 +165,17 @@ def main() -> None:
             os.wait()
 
 
-def _prepare_suite(preparation: Preparation) -> None:
-    """Import the suite, with the checks of the first subjects, once for all zygotes."""
-    # Only the preparation says where packages are installed, so the import has to wait for it.
-    sys.path[:] = preparation.sys_path
+def _import_suite(sys_path: list[str], kinds: list[Binds]) -> None:
+    """Import the suite, with the checks of these kinds, once for all zygotes."""
+    # Only the packets say where packages are installed, so the import has to wait for them.
+    sys.path[:] = sys_path
     from streamproof.conformance.catalogue import load_catalogue
     from streamproof.conformance.check_loader import load_checks
 
     # Each fork needs this module, and would import it by itself.
     from streamproof.conformance.check_runner import run_check  # noqa: F401
 
-    for binds in preparation.binds:
+    for binds in kinds:
         load_checks(binds)
     # Each check asks the catalogue, and would read its files by itself.
     load_catalogue()
