@@ -9,36 +9,29 @@ import select
 import selectors
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import msgspec
 
-from streamproof.conformance import zygote as zygote_module
-from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.disk_room import why_no_room
-from streamproof.conformance.power.syscall_recorder import preload_environment
+from streamproof.conformance.nursery import LOAD_TIMEOUT_S, STOP_S, Nursery, last_line
 from streamproof.conformance.process_resources import session
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.subject import binds_of
 from streamproof.conformance.zygote import (
-    MOST_BYTES,
     SUITE_FAILED,
     Job,
     Opening,
-    Preparation,
     Reply,
     outcome_path,
     status_path,
@@ -46,18 +39,11 @@ from streamproof.conformance.zygote import (
 from streamproof.errors import UsageError
 from streamproof.patience import Patience
 from streamproof.stores.jvm.subjects import prepare
-from streamproof.user_cache import user_cache
 
 __all__ = ["CheckTask", "Engine"]
 
 POLL_S = 0.25
 """The interval at which the supervisor looks for hanging calls, in seconds."""
-
-STOP_S = 5.0
-"""The time that a zygote has to end before it is killed, in seconds."""
-
-LOAD_TIMEOUT_S = 60.0
-"""The time limit for importing and constructing a subject, in seconds."""
 
 
 class CheckTask(NamedTuple):
@@ -91,62 +77,11 @@ class _Running:
     patience: Patience | None = None
 
 
-class _Nursery:
-    """The supervisor's side of the process that forks the zygotes."""
-
-    def __init__(self, directory: Path, preloaded: dict[str, str], binds: Iterable[Binds]) -> None:
-        environment = {**os.environ, **preloaded}
-        # Hypothesis keeps the constants of modules. By default, in the user's directory.
-        environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(_lasting(directory) / "hypothesis")
-        self._log = directory / "stderr.log"
-        # A socket with packets delivers each message in one piece.
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(LOAD_TIMEOUT_S)
-        with theirs, self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", zygote_module.__name__],
-                stdin=theirs.fileno(),
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-        preparation = Preparation(binds=list(binds), sys_path=sys.path)
-        # A nursery that is dead by now is noticed when it shall fork.
-        with contextlib.suppress(OSError):
-            self._socket.send(msgspec.json.encode(preparation))
-
-    def fork(self, opening: Opening, streams: Sequence[int]) -> int:
-        """Start a zygote with these standard streams, and return its process id.
-
-        Raises:
-            UsageError: no zygote started, because the suite cannot be imported.
-        """
-        answer = b""
-        with contextlib.suppress(OSError):
-            socket.send_fds(self._socket, [msgspec.json.encode(opening)], streams)
-            answer = self._socket.recv(MOST_BYTES)
-        if not answer:
-            raise UsageError(
-                f"Subject {opening.subject!r}: the process that imports the suite died, or took "
-                f"more than {LOAD_TIMEOUT_S:.0f} s{_last_line(self._log)}."
-            )
-        return int(answer)
-
-    def stop(self) -> None:
-        """End the nursery. Call this after the zygotes have ended."""
-        self._socket.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOP_S)
-        self._process.kill()
-        self._process.wait()
-
-
 class _Zygote:
     """The supervisor's side of a zygote."""
 
     def __init__(
-        self, subject: str, settings: Settings, directory: Path, nursery: _Nursery
+        self, subject: str, settings: Settings, directory: Path, nursery: Nursery
     ) -> None:
         self.subject = subject
         self.directory = directory
@@ -206,7 +141,7 @@ class _Zygote:
                 if not alive:
                     raise UsageError(
                         f"Subject {self.subject!r}: the process ended while it was being loaded"
-                        f"{_last_line(self.log)}."
+                        f"{last_line(self.log)}."
                     )
         raise UsageError(
             f"Subject {self.subject!r} was not loaded within {LOAD_TIMEOUT_S:.0f} s; "
@@ -242,14 +177,17 @@ class Engine:
         settings: the settings of the run.
         directory: the directory for the databases of the run.
         jobs: the number of checks that run at the same time.
+        nursery: a nursery that was started in the directory; the engine ends it. By default, the
+            engine starts one.
     """
 
-    def __init__(self, settings: Settings, directory: Path, jobs: int) -> None:
+    def __init__(
+        self, settings: Settings, directory: Path, jobs: int, nursery: Nursery | None = None
+    ) -> None:
         self._settings = settings
         self._directory = directory
         self._jobs = jobs
-        self._preloaded = preload_environment(directory)
-        self._nursery: _Nursery | None = None
+        self._nursery = nursery
         self._zygotes: dict[str, _Zygote] = {}
         self._running: dict[tuple[str, int], _Running] = {}
         # Job numbers are never reused. Otherwise a check could read the outcome of an earlier one,
@@ -276,8 +214,7 @@ class Engine:
         """
         names = list(subjects)
         if self._nursery is None:
-            binds = sorted(set(map(binds_of, names)))
-            self._nursery = _Nursery(self._directory, self._preloaded, binds)
+            self._nursery = Nursery(self._directory, names)
         for subject in names:
             # The nursery imports the checks as well, and this process would only wait for it.
             checks_for(subject)
@@ -358,7 +295,7 @@ class Engine:
                 del self._running[zygote.subject, reply.id]
                 on_outcome(zygote.subject, self._outcome(running, reply.status))
         if not alive:
-            zygote.lost = "the process that starts the checks died" + _last_line(zygote.log)
+            zygote.lost = "the process that starts the checks died" + last_line(zygote.log)
             _kill_session(zygote.pid)
             for key in [key for key, one in self._running.items() if one.zygote is zygote]:
                 lost = self._running.pop(key)
@@ -387,7 +324,7 @@ class Engine:
             return _no_answer(running, subject_error=f"the process exited during {call[0]}")
         if os.WEXITSTATUS(status) != SUITE_FAILED:
             return _no_answer(running, subject_error="the process exited between two calls")
-        text = "the check ended without an outcome" + _last_line(running.zygote.log)
+        text = "the check ended without an outcome" + last_line(running.zygote.log)
         return _no_answer(running, suite_error=text)
 
     def _pass_on_noticed(self, on_noticed: Callable[[str, str], None]) -> None:
@@ -430,14 +367,6 @@ class Engine:
         return running.status
 
 
-def _lasting(directory: Path) -> Path:
-    """A directory for what the next run needs, too; else that of this run."""
-    cache = user_cache()
-    with contextlib.suppress(OSError):
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return cache if os.access(cache, os.W_OK | os.X_OK) else directory
-
-
 def _no_answer(
     running: _Running, *, subject_error: str = "", suite_error: str = "", lacking: str = ""
 ) -> CheckOutcome:
@@ -465,12 +394,3 @@ def _kill_session(leader: int) -> None:
     for pid in session(leader):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _last_line(log: Path) -> str:
-    """The last line of a process on its standard error, as the end of a message."""
-    with contextlib.suppress(OSError):
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        if lines:
-            return f" ({lines[-1][:300]})"
-    return ""

@@ -24,6 +24,7 @@ from streamproof.conformance.catalogue import Binds, Requirement
 from streamproof.conformance.check_engine import Engine
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.known_failures import KnownFailures, read_known_failures
+from streamproof.conformance.nursery import Nursery, started_nursery
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
     CheckRecord,
@@ -53,7 +54,6 @@ from streamproof.conformance.verify_session import (
     select_requirements,
     verify_command,
 )
-from streamproof.conformance.work_directory import work_directory
 from streamproof.errors import UsageError
 from streamproof.reports.html_report import compile_page
 from streamproof.reports.render import REPORTS, render_all
@@ -93,7 +93,7 @@ class VerifyRequest:
         out: the directory for the run log and the reports.
         bank: the directory of failures that earlier runs saved; ``None`` to use no bank.
         known_failures: a TOML file of known failures.
-        work_dir: the directory for databases; see :func:`work_directory`.
+        work_dir: the directory for databases; see :func:`started_nursery`.
         jobs: how many checks run at the same time.
         budget: how long to search, as ``10m``; empty to run every check once.
         subject_version: the version of all subjects that are not built-in ones, for the reports;
@@ -193,7 +193,9 @@ def verify(
     return read_run_log(done.log)
 
 
-def run_verification(request: VerifyRequest, watch: Watch = _unwatched) -> VerifiedRun:
+def run_verification(
+    request: VerifyRequest, watch: Watch = _unwatched, nursery: Nursery | None = None
+) -> VerifiedRun:
     """Carry out a run: write the log while it goes on, and render the reports at its end.
 
     Ctrl-C ends the run early, and loses nothing that was found.
@@ -201,6 +203,7 @@ def run_verification(request: VerifyRequest, watch: Watch = _unwatched) -> Verif
     Args:
         request: the run.
         watch: makes what watches the session; by default, nothing does.
+        nursery: a nursery that was started for the subjects; by default, this function starts one.
 
     Raises:
         UsageError: something in the request is wrong.
@@ -217,8 +220,8 @@ def run_verification(request: VerifyRequest, watch: Watch = _unwatched) -> Verif
     log_path = _prepare(request.out)
     started = time.monotonic()
     with (
-        work_directory(request.work_dir) as directory,
-        Engine(settings, directory, request.jobs) as engine,
+        nullcontext(nursery) if nursery else started_nursery(names, request.work_dir) as started_in,
+        Engine(settings, started_in.directory, request.jobs, started_in) as engine,
     ):
         session, infos = _begin(engine, request, requirements, known, saved)
         header = _header(request, session, infos)

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 import sys
+import traceback
 from typing import Annotated, Any, NamedTuple, cast
 
 import typer
@@ -179,7 +180,7 @@ def main() -> None:
         code = ExitCode.USAGE
     except OSError as error:
         if error.errno not in UNWRITABLE:
-            raise
+            sys.exit(_our_mistake())
         where = f"{error.filename}: " if error.filename else ""
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         first = "Free some space" if is_full else "Give this user the right to do that"
@@ -194,4 +195,17 @@ def main() -> None:
         code = ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED
+    except Exception:
+        code = _our_mistake()
     sys.exit(code)
+
+
+def _our_mistake() -> ExitCode:
+    """Say that streamproof failed by itself. Python's own exit code, 1, would blame the subject."""
+    traceback.print_exc()
+    print(
+        "streamproof: streamproof itself failed, which is no verdict. Please report the lines "
+        "above.",
+        file=sys.stderr,
+    )
+    return ExitCode.SUITE_ERROR

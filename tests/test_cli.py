@@ -14,9 +14,10 @@ from commands import refused, run
 from typer.main import get_command
 
 import streamproof
-from streamproof.cli import COMMANDS, app
+from streamproof.cli import COMMANDS, app, main
 from streamproof.conformance.catalogue import AREAS, load_catalogue, requirements_that_bind
 from streamproof.conformance.clauses import PROPOSALS, STATES, load_proposal
+from streamproof.exit_codes import ExitCode
 from streamproof.reports.run_log import read_run_log
 from streamproof.runs.exploration import ExploreRequest
 from streamproof.stores.builtin import BUILTIN
@@ -87,6 +88,25 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
         check=True,
     )
     assert streamproof.__version__ in done.stdout
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), OSError(5, "Input/output error")])
+def test_a_mistake_of_streamproof_is_no_verdict(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code of Python itself would say that a MUST is broken."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("streamproof.commands.requirements.load_catalogue", fail)
+    monkeypatch.setattr(sys, "argv", ["streamproof", "requirements"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitCode.SUITE_ERROR
+    *trace, last = capsys.readouterr().err.splitlines()
+    assert trace[-1] == f"{type(error).__name__}: {error}"
+    assert last.startswith("streamproof: streamproof itself failed, which is no verdict.")
 
 
 def test_all_requirements(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Literal
 
 import msgspec
+import tomli
 from msgspec import Struct, field, structs
 
 from streamproof.conformance.results import Guarantee, Level, Spec
@@ -232,7 +233,7 @@ def load_catalogue() -> dict[str, Requirement]:
     found: dict[str, Requirement] = {}
     for area in AREAS:
         text = files(__name__).joinpath(f"{area.lower()}.toml").read_text(encoding="utf-8")
-        for requirement in msgspec.toml.decode(text, type=_Area).requirement:
+        for requirement in msgspec.convert(tomli.loads(text), _Area).requirement:
             if requirement.area != area or requirement.id in found:
                 raise ValueError(f"{area.lower()}.toml: {requirement.id} is misplaced or doubled.")
             found[requirement.id] = requirement

@@ -25,8 +25,10 @@ from streamproof.commands.terminal import terminal
 from streamproof.conformance.results import Guarantee, Profile, Spec
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
+from streamproof.search_path import search_directory
 
 if TYPE_CHECKING:
+    from streamproof.conformance.nursery import Nursery
     from streamproof.conformance.verify_session import Session
     from streamproof.reports.verification import VerifyRequest
 
@@ -205,33 +207,38 @@ def verify(
     """
     if no_bank and bank is not None:
         raise UsageError("--bank and --no-bank exclude each other: leave one of them out.")
-    from streamproof.conformance.settings import Settings
-    from streamproof.reports.verification import VerifyRequest, guarantee_of, with_defect
+    from streamproof.conformance.nursery import started_nursery
 
-    names = subjects_with(with_defect(subjects, defect), OfTheJvm(class_path, kafka, layer))
-    request = VerifyRequest(
-        subjects=tuple(dict.fromkeys(names)),
-        settings=Settings(
-            guarantee=guarantee_of(names, guarantee),
-            spec=spec,
-            profile=profile,
-            seed=secrets.randbelow(10**9) if seed is None else seed,
-            operation_timeout_s=timeout,
-            round=round_,
-        ),
-        only=names_in(only or ()),
-        out=out,
-        bank=None if no_bank else bank or BANK,
-        known_failures=known_failures,
-        work_dir=work_dir,
-        jobs=jobs,
-        budget=budget,
-        subject_version=subject_version,
-    )
-    raise typer.Exit(_verify(request))
+    names = subjects_with(subjects, OfTheJvm(class_path, kafka, layer))
+    search_directory()
+    with started_nursery(names, work_dir) as nursery:
+        # The nursery imports the suite while this process imports the rest.
+        from streamproof.conformance.settings import Settings
+        from streamproof.reports.verification import VerifyRequest, guarantee_of, with_defect
+
+        names = with_defect(names, defect)
+        request = VerifyRequest(
+            subjects=tuple(dict.fromkeys(names)),
+            settings=Settings(
+                guarantee=guarantee_of(names, guarantee),
+                spec=spec,
+                profile=profile,
+                seed=secrets.randbelow(10**9) if seed is None else seed,
+                operation_timeout_s=timeout,
+                round=round_,
+            ),
+            only=names_in(only or ()),
+            out=out,
+            bank=None if no_bank else bank or BANK,
+            known_failures=known_failures,
+            jobs=jobs,
+            budget=budget,
+            subject_version=subject_version,
+        )
+        raise typer.Exit(_verify(request, nursery))
 
 
-def _verify(request: VerifyRequest) -> int:
+def _verify(request: VerifyRequest, nursery: Nursery) -> int:
     """Carry out a run, and say how it ended; returns the exit code."""
     from streamproof.commands.verify_progress import ConsoleObserver
     from streamproof.reports.verification import run_verification
@@ -243,7 +250,7 @@ def _verify(request: VerifyRequest) -> int:
         observers.append(ConsoleObserver(console, session))
         return observers[0]
 
-    done = run_verification(request, watch)
+    done = run_verification(request, watch, nursery)
     (observer,) = observers
     if done.footer is None:
         observer.interrupted(request.command, done.report)
