@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import tomllib
@@ -38,13 +39,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first = [HERE, HERE / "pipeline"]
     items.sort(key=lambda item: [item.path.parent != each for each in first])
     for item in items:
-        name = f"{item.path.relative_to(HERE)}::{item.nodeid.partition('::')[2]}"
-        for beginning, covered_by in LONG_TESTS.items():
+        _, _, name = item.nodeid.partition("::")
+        for beginning, covered_by in _long_tests_of(item.path):
             if name.startswith(beginning):
                 item.add_marker(pytest.mark.full(covered_by=covered_by))
         for mark in item.iter_markers("full"):
             if not mark.kwargs.get("covered_by"):
                 raise pytest.UsageError(f"{item.nodeid}: what covers this test? Say covered_by.")
+
+
+@functools.cache
+def _long_tests_of(path: Path) -> list[tuple[str, str]]:
+    """The beginnings of the names of the long tests in a file, and what covers each."""
+    file = str(path.relative_to(HERE))
+    return [
+        (beginning.removeprefix(file).removeprefix("::"), covered_by)
+        for beginning, covered_by in LONG_TESTS.items()
+        if beginning.partition("::")[0] == file
+    ]
 
 
 def pytest_collection_finish() -> None:

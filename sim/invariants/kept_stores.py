@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.invariants.log_history import LogHistory, suffix_of
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -82,8 +82,7 @@ class _OnDisk(Invariant):
         yield from ()
 
     def _cleaned(self, event: Event) -> Iterator[str]:
-        number = event.task.partition("_")[2]
-        self._forget(event.actor, f"-{number}")
+        self._forget(event.actor, suffix_of(event.task))
         yield from ()
 
     def _found_open(self, event: Event) -> Iterable[str]:

@@ -17,7 +17,7 @@ from streamproof.sim.invariants.forgotten import Forgotten
 from streamproof.sim.invariants.store_copies import Copies
 from streamproof.sim.trace import Event
 
-__all__ = ["Log", "LogHistory", "LogRecord", "LogsUnknownError", "UnknownLogs"]
+__all__ = ["Log", "LogHistory", "LogRecord", "LogsUnknownError", "UnknownLogs", "suffix_of"]
 
 FAULTS = (
     "broker.refused",
@@ -40,6 +40,11 @@ FAULTS = (
 
 GROUP_TARGET = "group:"
 """The prefix of the target of a marker that is a group, and no partition."""
+
+
+def suffix_of(task: str) -> str:
+    """How the names of the partitions of a task end: with a hyphen and the number of the task."""
+    return f"-{task.rpartition('_')[2]}"
 
 
 class LogRecord(Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, TypeVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import LogHistory, LogRecord
+from streamproof.sim.invariants.log_history import LogHistory, LogRecord, suffix_of
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -328,5 +328,5 @@ class WaitsForWhatWasThere(_Inputs):
 
 def _of_task(task: str, found: Mapping[str, T]) -> Iterator[tuple[str, T]]:
     """What was found of the partitions that a task may read: those with its number."""
-    number = f"-{task.rpartition('_')[2]}"
-    return ((partition, each) for partition, each in found.items() if partition.endswith(number))
+    suffix = suffix_of(task)
+    return ((partition, each) for partition, each in found.items() if partition.endswith(suffix))

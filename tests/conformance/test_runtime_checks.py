@@ -21,6 +21,7 @@ from streamproof.conformance.check_registry import Check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.program_text import fails_by_itself
+from streamproof.conformance.results import Profile
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.runtime_checks.judging import judge
 from streamproof.conformance.settings import Settings
@@ -61,10 +62,13 @@ def ending(program: str) -> str:
 
 
 @pytest.mark.parametrize("name", QUICK_CHECKS)
-def test_the_simulated_runtime_keeps_its_promises(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("profile", ["smoke", "quick"])
+def test_the_simulated_runtime_keeps_its_promises(
+    name: str, profile: Profile, tmp_path: Path
+) -> None:
     """And each of them was put to the test."""
     spec = load_catalogue()[CHECKS[name].requirements[0]].specs[0]
-    found = outcome(tmp_path, CHECKS[name], profile="quick", spec=spec)
+    found = outcome(tmp_path, CHECKS[name], profile=profile, spec=spec)
     assert (found.findings, found.suite_error, found.skipped) == ([], "", "")
     assert found.evidence.exercised == set(CHECKS[name].requirements)
     assert found.evidence.examples >= 1

@@ -20,16 +20,22 @@ TICKET = re.compile(r"KAFKA-\d+")
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=map("@".join, VARIANTS))
 def test_a_variant_comes_as_it_says(name: str, variant: str, tmp_path: Path) -> None:
-    """Twice the same, and with RocksDB what it is with the model store, event by event."""
+    """With RocksDB what it is with the model store, event by event."""
     scenario = SCENARIOS[name]
     setup = scenario.setups[variant]
-    first, second = play(scenario, setup), play(scenario, setup)
+    first = play(scenario, setup)
     assert first.surprises == []
-    assert first.played.digest == second.played.digest
     if not needs_model_stores(scenario, setup):
         real = play(scenario, setup, make_disk=rocksdb_disks(tmp_path / "disks", setup.plan))
         assert real.surprises == []
         assert len(real.played.events) == len(first.played.events)
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=map("@".join, VARIANTS))
+def test_a_variant_is_the_same_twice(name: str, variant: str) -> None:
+    scenario = SCENARIOS[name]
+    setup = scenario.setups[variant]
+    assert play(scenario, setup).played.digest == play(scenario, setup).played.digest
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
