@@ -195,7 +195,7 @@ def main() -> None:
         code = ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever it is, it is no verdict
         code = _our_mistake()
     sys.exit(code)
 
