@@ -80,9 +80,7 @@ class _Running:
 class _Zygote:
     """The supervisor's side of a zygote."""
 
-    def __init__(
-        self, subject: str, settings: Settings, directory: Path, nursery: Nursery
-    ) -> None:
+    def __init__(self, subject: str, settings: Settings, directory: Path, nursery: Nursery) -> None:
         self.subject = subject
         self.directory = directory
         directory.mkdir()
