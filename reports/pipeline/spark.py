@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from streamproof.errors import UsageError
+from streamproof.reports.pipeline.class_archive import archive_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,10 +132,11 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
             f"--master {master}: this is no master. Use local[N], local[*], "
             "spark://HOST:PORT, k8s://URL or yarn."
         )
-    _require_java()
+    java = _require_java()
     addresses = _masters(master)
     if addresses:
         _require_one(f"--master {master}", addresses)
+    import pyspark
     from pyspark.sql import SparkSession
 
     ours = {
@@ -149,7 +151,8 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
         "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
     if master.startswith("local"):
-        ours["spark.driver.defaultJavaOptions"] = _SHORT_LIVED
+        archive = archive_options(java, f"{pyspark.__version__} {pyspark.__file__}")
+        ours["spark.driver.defaultJavaOptions"] = f"{_SHORT_LIVED} {archive}"
     if master.startswith("local") or (addresses and all(each.is_here for each in addresses)):
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -247,8 +250,8 @@ def _remote_session(remote: str, name: str, settings: Mapping[str, str]) -> Spar
         ) from error
 
 
-def _require_java() -> None:
-    """Check that Spark finds a Java that it can start on.
+def _require_java() -> str:
+    """What the Java that Spark finds prints about its version.
 
     Raises:
         UsageError: Java is missing, or too old.
@@ -276,6 +279,7 @@ def _require_java() -> None:
         raise UsageError(
             f"Java {version[1]} at {java} is too old: Spark needs {OLDEST_JAVA} or newer. {fix}"
         )
+    return text
 
 
 def _masters(master: str) -> list[_Address]:
