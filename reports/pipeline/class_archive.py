@@ -31,13 +31,14 @@ _GIVEN_UP_S = 3600.0
 """The age at which a file that is not whole is deleted."""
 
 
-def archive_options(java: str, spark: str) -> str:
+def archive_options(java: str, spark: str, *, makes: bool) -> str:
     """The options of a JVM that uses the archive, or makes it if there is none yet.
 
     Args:
         java: what ``java -version`` prints.
         spark: the version of Spark, and where it is installed. Java itself ignores an archive of
             other jars.
+        makes: whether the JVM may make an archive.
 
     Returns:
         The options as one text, quoted; empty where Java has no archives, the cache is unusable, or
@@ -56,7 +57,7 @@ def archive_options(java: str, spark: str) -> str:
         if archive is not None:
             # Without a log, Java does not complain of an archive that it cannot use.
             return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto -Xlog:disable'
-        is_kept = "CI" not in os.environ and os.access(cache, os.W_OK)
+        is_kept = makes and "CI" not in os.environ and os.access(cache, os.W_OK)
         if is_kept and shutil.disk_usage(cache).free >= _LEAST_BYTES:
             made = cache / f"{name}.{os.getpid()}.made"
             return f'"-XX:ArchiveClassesAtExit={made}" -Xlog:disable'

@@ -68,6 +68,8 @@ def session(
     remote: str = "",
     name: str = "streamproof",
     settings: Mapping[str, str] | None = None,
+    *,
+    archives: bool = False,
 ) -> SparkSession:
     """The Spark session of this process; a session that is already running is used as it is.
 
@@ -80,6 +82,8 @@ def session(
         remote: a Spark Connect server instead of a master, such as ``sc://HOST:PORT``.
         name: the name of the session in the lists of a cluster.
         settings: more settings of Spark, which override the defaults.
+        archives: whether the JVM may write the archive of classes, for which it outlives this
+            process by some seconds. A campaign that is killed must not.
 
     Raises:
         UsageError: PySpark or Java is missing or too old, or no server answers at the address.
@@ -92,7 +96,7 @@ def session(
         return running
     if remote:
         return _remote_session(remote, name, settings or {})
-    return _own_session(master or "local[*]", name, settings or {})
+    return _own_session(master or "local[*]", name, settings or {}, archives)
 
 
 def _require_pyspark() -> None:
@@ -125,7 +129,9 @@ def _running() -> SparkSession | None:
     return found
 
 
-def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+def _own_session(
+    master: str, name: str, settings: Mapping[str, str], archives: bool
+) -> SparkSession:
     """A session whose driver is a JVM that this process starts."""
     if not _MASTER.fullmatch(master):
         raise UsageError(
@@ -151,7 +157,7 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
         "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
     if master.startswith("local"):
-        archive = archive_options(java, f"{pyspark.__version__} {pyspark.__file__}")
+        archive = archive_options(java, f"{pyspark.__version__} {pyspark.__file__}", makes=archives)
         ours["spark.driver.defaultJavaOptions"] = f"{_SHORT_LIVED} {archive}"
     if master.startswith("local") or (addresses and all(each.is_here for each in addresses)):
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.reports.pipeline.class_archive import archive_options
+from streamproof.reports.pipeline import class_archive
 
 JAVA = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
 SPARK = "4.0 somewhere"
@@ -22,6 +22,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "the cache"))
     monkeypatch.delenv("CI", raising=False)
     return tmp_path / "the cache" / "streamproof"
+
+
+def archive_options(java: str, spark: str, *, makes: bool = True) -> str:
+    """The options of a JVM that may make an archive."""
+    return class_archive.archive_options(java, spark, makes=makes)
 
 
 def run_java(*options: str) -> str:
@@ -91,6 +96,8 @@ def test_nothing_is_written_where_it_would_be_in_vain(
     monkeypatch.setenv("CI", "true")
     assert archive_options(JAVA, SPARK) == ""
     monkeypatch.delenv("CI")
+    assert archive_options(JAVA, SPARK, makes=False) == ""
+    assert archive_options(JAVA, SPARK) != ""
     cache.rmdir()
     cache.touch()
     assert archive_options(JAVA, SPARK) == ""

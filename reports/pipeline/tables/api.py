@@ -39,7 +39,7 @@ def load_tables(
     # Spark's default of 200 partitions is for far more rows: each costs as much as thousands.
     partitions = max(4, sources.size // BYTES_A_PARTITION)
     settings = _FEW_ROWS if sources.few else {"spark.sql.shuffle.partitions": str(partitions)}
-    spark = spark or session(master, remote, "streamproof tables", settings)
+    spark = spark or session(master, remote, "streamproof tables", settings, archives=True)
     return Tables(SparkTables(spark, sources))
 
 
