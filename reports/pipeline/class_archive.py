@@ -41,8 +41,9 @@ def archive_options(java: str, spark: str, *, makes: bool) -> str:
         makes: whether the JVM may make an archive.
 
     Returns:
-        The options as one text, quoted; empty where Java has no archives, the cache is unusable, or
-        there is no archive and the environment has the variable ``CI``.
+        The options as one text, quoted. The text is empty where Java has no archives, the cache is
+        unusable, or there is no archive and none may be made: ``makes`` is false, the environment
+        has the variable ``CI``, or the disk is nearly full.
     """
     cache = user_cache()
     # Other virtual machines have no such archives, or other options for them.
