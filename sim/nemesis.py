@@ -68,7 +68,7 @@ class Nemesis:
         network: the network of the application.
         instances: the possible victims.
         kinds: the possible faults, of ``KINDS`` and ``RARE_KINDS``; none if empty.
-        safety_ms: the time at which everything is healed.
+        safety_ms: the time at which everything is healed, at the latest.
 
     Attributes:
         healed: triggers when all faults have ended for good.
@@ -109,21 +109,30 @@ class Nemesis:
         }
         self.healed: Event = world.time.event()
 
-    def run(self) -> Steps:
-        """Run the safety phase, and heal everything at its end. Start this as a process."""
+    def run(self, calm: Event | None = None) -> Steps:
+        """Run the safety phase, and heal everything at its end. Start this as a process.
+
+        Args:
+            calm: an event that ends the safety phase early.
+        """
         world = self._world
+        # A process, since a condition of simpy stops to look once a condition around it is met.
+        over = world.time.process(self._is_over(calm))
         while self._kinds:
-            left = self._safety_ms - world.now
-            quiet = world.choices.between(1, _MAX_QUIET_MS)
-            if quiet >= left:
+            yield world.time.timeout(world.choices.between(1, _MAX_QUIET_MS)) | over
+            if over.triggered:
                 break
-            yield world.time.timeout(quiet)
             victim = world.choices.pick(self._instances)
             kind = world.choices.pick(self._kinds)
             world.faults.note(kind)
             yield from self._ways[kind](victim)
-        yield world.time.timeout(max(0, self._safety_ms - world.now))
+        if not over.processed:
+            yield over
         self._heal()
+
+    def _is_over(self, calm: Event | None) -> Steps:
+        end = self._world.time.timeout(self._safety_ms)
+        yield end if calm is None else end | calm
 
     def _heal(self) -> None:
         """End all faults, and start the instances that do not run."""

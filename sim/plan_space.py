@@ -52,6 +52,10 @@ T = TypeVar("T")
 POINT_TOPOLOGIES = ("count", "stream-table-join", "last-byte-count", "punctuated-count")
 """Topologies that any store can serve: they read and write single keys, or scan all of them."""
 
+FAULTS_AFTER_INPUT_MS = 8_000
+"""How long faults may happen after the last input of most drawn worlds: then tasks have nothing to
+do."""
+
 SCAN_TOPOLOGIES = ("stream-stream-join", "session-count", "windowed-count")
 """Topologies that scan the entries whose keys begin alike, or scan keys in order."""
 
@@ -341,8 +345,7 @@ def _drawn(choices: Choices, first: _First) -> Plan:
         workload=WorkloadConfig.drawn(choices),
         # Crashes are the most frequent: they are the subject of this project.
         kinds=tuple(kind for kind in KINDS if choices.chance(0.7 if kind == "crash" else 0.3)),
-        # A fault may mend the harm of an earlier one, so that only short runs show the harm.
-        safety_ms=choices.pick((SAFETY_MS, 15_000)),
+        **_drawn_safety_phase(choices),
         activation=choices.pick((0.25, 0.5)),
         upgrade=_fitting(
             _drawn_upgrade(choices, first.upgrade, transactional=transactional), topology
@@ -369,6 +372,15 @@ def _drawn(choices: Choices, first: _First) -> Plan:
         return plan
     formats: tuple[LiveFormat, ...] = ("assignment", "assignment", "configuration")
     return replace(plan, config=replace(config, live_format=choices.pick(formats)))
+
+
+def _drawn_safety_phase(choices: Choices) -> dict[str, int]:
+    """How long faults may happen."""
+    # Small worlds show most mistakes sooner. But what lasts a minute needs worlds that last longer.
+    long, small = (SAFETY_MS, -1), (15_000, FAULTS_AFTER_INPUT_MS)
+    phases = (long, (SAFETY_MS, FAULTS_AFTER_INPUT_MS), small, small)
+    safety_ms, faults_after_input_ms = choices.pick(phases)
+    return {"safety_ms": safety_ms, "faults_after_input_ms": faults_after_input_ms}
 
 
 def _fitting(upgrade: str, topology: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.application import Application
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import InstanceDisk, SimulatedDisk
@@ -26,7 +27,7 @@ from streamproof.sim.query_clients import QueryClients
 from streamproof.sim.rolling_upgrade import ROLL_OVER, RollingUpgrade
 from streamproof.sim.situations import fault_situations
 from streamproof.sim.stream_thread import StreamThread
-from streamproof.sim.tasks.stream_task import TaskState
+from streamproof.sim.tasks.stream_task import StreamTask, TaskState
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.trace import Watcher
 from streamproof.sim.workloads import Workload
@@ -178,7 +179,6 @@ class _Swarm:
         ]
         queries = QueryClients(self._application, self._instances, plan.query_clients)
         self.stage = Stage(world, self._application, self._instances, queries)
-        self._workload = Workload(world, self._cluster, self._topology, plan.workload)
         self._upgrade = RollingUpgrade(world, self._instances, plan.upgrade, plan.upgrade_every_ms)
         self._nemesis = Nemesis(
             world,
@@ -188,6 +188,8 @@ class _Swarm:
             [each for each in plan.kinds if make_disk is None or each != "power"],
             safety_ms=plan.safety_ms,
         )
+        self._healed = world.time.all_of((self._nemesis.healed, self._upgrade.done))
+        self._workload = Workload(world, self._cluster, self._topology, plan.workload, self._healed)
         # The time since which input, faults and upgrade have ended; 0 before.
         self._since = 0
         # The number of events at which the time is up all the same; 0 as long as faults may come.
@@ -200,7 +202,13 @@ class _Swarm:
         for each in self._instances:
             each.start()
         self._world.time.process(self._upgrade.run())
-        self._world.time.process(self._nemesis.run())
+        is_bounded = self._plan.faults_after_input_ms != -1
+        calm = self._world.time.process(self._after_input()) if is_bounded else None
+        self._world.time.process(self._nemesis.run(calm))
+
+    def _after_input(self) -> Steps:
+        yield self._workload.ended
+        yield self._world.time.timeout(self._plan.faults_after_input_ms)
 
     def _instance(self, name: str, make_disk: MakeDisk | None) -> Instance:
         disk = (
@@ -219,7 +227,7 @@ class _Swarm:
     def is_over(self) -> bool:
         """Whether the world has come to rest, or its time is up."""
         now = self._world.now
-        if not (self._nemesis.healed.triggered and self._upgrade.done.triggered):
+        if not self._healed.triggered:
             return False
         if self._makes_too_many_events():
             return True
@@ -230,11 +238,17 @@ class _Swarm:
             # Probing rebalances may go on for ever, and the time may be up in the midst of one.
             is_late = now >= self._since + LIVENESS_MS + _LAST_REBALANCE_MS
             return is_late or self._all_follow_the_group()
-        self._rested = (self._rested or now) if self._is_at_rest() else 0
+        running = self._running_tasks()
+        # A requested commit may still wait to repeat a lost request. After a reset to the end of an
+        # input, records that were processed before it may not be committed yet.
+        is_idle = not any(task.commit_requested or task.commit_needed for task in running)
+        # Punctuations go on for ever, and each needs a commit, so the rest itself may have some.
+        is_resting = self._has_all_committed(running) and (is_idle or self._rested > 0)
+        self._rested = (self._rested or now) if is_resting else 0
         # Probing rebalances may go on as long as copies warm up. The world rests between them, so
         # wait until the members have joined the last one.
         settled_at = self._rested + TOPOLOGIES[self._plan.topology].settle_ms
-        return self._rested > 0 and now >= settled_at and self._all_follow_the_group()
+        return is_resting and is_idle and now >= settled_at and self._all_follow_the_group()
 
     def _makes_too_many_events(self) -> bool:
         count = self._world.trace.count
@@ -256,17 +270,16 @@ class _Swarm:
     def _threads(self) -> list[StreamThread]:
         return [thread for each in self._instances for thread in each.threads]
 
-    def _is_at_rest(self) -> bool:
-        running = [
+    def _running_tasks(self) -> list[StreamTask]:
+        return [
             task
             for thread in self._threads()
             for task in thread.tasks.values()
             if task.state is TaskState.RUNNING
         ]
-        # A requested commit may still wait to repeat a lost request. After a reset to the end of an
-        # input, records that were processed before it may not be committed yet.
-        if any(task.commit_requested or task.commit_needed for task in running):
-            return False
+
+    def _has_all_committed(self, running: Sequence[StreamTask]) -> bool:
+        """Whether all tasks run, and all input is processed and committed."""
         ends = {
             partition: self._cluster.logs[partition].end
             for spec in self._application.tasks.values()

@@ -32,6 +32,12 @@ OVERSIZED_BYTES = 200
 _SHARES = ("late", "tombstones", "transactional", "aborted", "unprocessable", "oversized")
 """The settings that are shares."""
 
+DRAWN_RECORDS, DRAWN_AFTER_FAULTS = 40, 12
+"""The records of one topic of a drawn world, and the most of them after the last fault. In the same
+time, many small worlds show more mistakes than fewer large ones do, and a world in which nothing
+goes wrong any more shows none.
+"""
+
 MAX_PACE = 4
 """The silences of one topic are up to this many times as long as those of another."""
 
@@ -42,6 +48,7 @@ class WorkloadConfig:
 
     Attributes:
         records: the number of records for each topic, including those of aborted transactions.
+        records_after_faults: the most of them that are sent after the last fault; -1 sets no bound.
         keys: the number of keys.
         skewed: whether some keys are much more frequent than others.
         max_burst: the most records of a burst.
@@ -64,6 +71,7 @@ class WorkloadConfig:
     """
 
     records: int = 100
+    records_after_faults: int = -1
     keys: int = 5
     skewed: bool = False
     max_burst: int = 4
@@ -94,12 +102,18 @@ class WorkloadConfig:
             raise UsageError(
                 f"retention_ms is {self.retention_ms}; give milliseconds from 0, or -1 to keep all."
             )
+        if self.records_after_faults != -1 and self.records_after_faults < 1:
+            raise UsageError(
+                f"records_after_faults is {self.records_after_faults}; give at least 1, or -1 to "
+                "set no bound."
+            )
 
     @classmethod
-    def drawn(cls, choices: Choices, records: int = 100) -> WorkloadConfig:
+    def drawn(cls, choices: Choices, records: int = DRAWN_RECORDS) -> WorkloadConfig:
         """A workload of one run, which has each trait in about every other run."""
         return cls(
             records=records,
+            records_after_faults=DRAWN_AFTER_FAULTS,
             keys=choices.pick((5, 1, 2, 20)),
             skewed=choices.chance(0.5),
             max_burst=choices.pick((4, 1, 30)),
@@ -186,6 +200,7 @@ class Workload:
         cluster: the brokers.
         topology: the topology, whose inputs are filled.
         config: the properties of the records.
+        healed: an event that happens when all faults have ended for good, if there are faults.
 
     Attributes:
         sent: the records that readers of committed data see in the end, by partition, in order.
@@ -194,7 +209,12 @@ class Workload:
     """
 
     def __init__(
-        self, world: World, cluster: Cluster, topology: Topology, config: WorkloadConfig
+        self,
+        world: World,
+        cluster: Cluster,
+        topology: Topology,
+        config: WorkloadConfig,
+        healed: Event | None = None,
     ) -> None:
         self._world = world
         self._config = config
@@ -206,7 +226,7 @@ class Workload:
             host.start(
                 _Producer(
                     world, cluster, topic, config, self.sent, is_table=topic in topology.tables
-                ).run()
+                ).run(healed)
             )
             for topic in topology.inputs
         ]
@@ -234,15 +254,19 @@ class _Producer:
         self._partitions = len(cluster.partitions_of(topic))
         self._producer = OutsideProducer(world, cluster, f"workload-{topic}")
 
-    def run(self) -> Steps:
-        """Send everything."""
+    def run(self, healed: Event | None) -> Steps:
+        """Send everything, or less if all faults end before."""
         choices, config = self._world.choices, self._config
+        records, has_bound = config.records, config.records_after_faults != -1
         yield from self._producer.begin()
         pace = choices.between(1, MAX_PACE)
-        while self._source.count < config.records:
+        while self._source.count < records:
             yield self._world.time.timeout(choices.between(1, config.max_pause_ms * pace))
-            count = min(choices.between(1, config.max_burst), config.records - self._source.count)
-            is_last = self._source.count + count == config.records
+            if has_bound and healed is not None and healed.triggered:
+                has_bound = False
+                records = min(records, self._source.count + config.records_after_faults)
+            count = min(choices.between(1, config.max_burst), records - self._source.count)
+            is_last = self._source.count + count == records
             # The last burst leaves a marker at the end of its partitions.
             if choices.chance(config.transactional) or (is_last and config.transactional):
                 yield from self._send_in_transaction(count)

@@ -13,7 +13,7 @@ from streamproof.sim.workloads import WorkloadConfig
 
 __all__ = ["SAFETY_MS", "WORLD_VERSION", "Plan", "require_world_version", "with_staging"]
 
-WORLD_VERSION = 8
+WORLD_VERSION = 9
 """The version of the simulated world; raised whenever the run of any seed changes.
 
 A file that keeps a seed or recorded choices keeps this number with them. A file of another version
@@ -38,6 +38,7 @@ class Plan:
         kinds: the faults of instances, of ``nemesis.KINDS`` and ``nemesis.RARE_KINDS``.
         activation: the probability that a fault site is on.
         safety_ms: how long faults may happen, in virtual milliseconds.
+        faults_after_input_ms: how long faults may happen after the last input; -1 sets no bound.
         upgrade: the name of an upgrade that happens meanwhile, in ``UPGRADES``; empty for none.
         upgrade_every_ms: the time before each step of the upgrade; 0 draws it.
         persistent: whether model stores keep their data on the disk, rather than in memory.
@@ -53,6 +54,7 @@ class Plan:
     kinds: tuple[str, ...] = ("crash", "pause", "cut")
     activation: float = 0.25
     safety_ms: int = SAFETY_MS
+    faults_after_input_ms: int = -1
     upgrade: str = ""
     upgrade_every_ms: int = 0
     persistent: bool = True

@@ -345,8 +345,14 @@ class Producer:
 
     def _drop(self) -> None:
         for partition, records in self._buffered.items():
-            # The sequence numbers of dropped records are free: the next record takes the first.
-            self._sequences[partition] -= len(records)
+            # The sequence numbers of dropped records are free: the next record takes the first. A
+            # mistaken flush leaves records of an earlier identity, whose numbers are gone with it.
+            free = sum(
+                ProducerIdentity(each["producer"], each["epoch"]) == self._identity
+                for each in records
+            )
+            if free:
+                self._sequences[partition] -= free
             self._unconfirmed -= len(records)
         self._buffered.clear()
 
@@ -463,7 +469,10 @@ class Producer:
                 continue
             batch = left.pop(partition)
             self._has_answer = True
-            self._flying[partition].remove(batch[0]["sequence"])
+            flying = self._flying.get(partition, [])
+            # After a mistaken flush, a batch may come from before the numbers began anew.
+            if batch[0]["sequence"] in flying:
+                flying.remove(batch[0]["sequence"])
             self._unconfirmed -= len(batch)
             self.written[partition] = max(reply[-1], self.written.get(partition, -1))
         _come_about(self._idle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from string import Formatter
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -95,17 +95,18 @@ IMPATIENT = (
         plan={"persistent": [True]},
         settings={"window_databases": ["segments"], "flush_probability": [0.5]},
     ),
-    PlanSpace(
-        topologies=["global-table-join"],
-        guarantees=["exactly-once"],
-        upgrades=[""],
-        kinds=["crash"],
-        plan={"persistent": [True]},
-        settings={"transactional": [False], "flush_probability": [0.5]},
-    ),
 )
-"""Worlds in which threads and tasks wait for too long, one with segments, one with a global table
-that is not closed."""
+"""Worlds in which threads and tasks wait for too long, one with segments."""
+
+CRASHES_OF_GLOBAL_TABLES = PlanSpace(
+    topologies=["global-table-join"],
+    guarantees=["exactly-once"],
+    upgrades=[""],
+    kinds=["crash"],
+    plan={"persistent": [True]},
+    settings={"transactional": [False], "flush_probability": [0.5]},
+)
+"""Worlds with a global table that is not closed."""
 
 
 def wrongs(event: Event) -> list[str]:
@@ -147,13 +148,18 @@ def test_runs_tell_what_the_table_says() -> None:
         choices = Choices.seeded(3)
         run(choices, draw(choices, PlanSpace(upgrades=[upgrade])), watchers=[see])
 
-    def restoration_fails(seed: int) -> bool | None:
-        choices = Choices.seeded(seed)
-        run(choices, draw(choices, FULL_DISKS), watchers=[see])
-        return "updater.failed" in seen or None
+    def shows(kind: str, space: PlanSpace) -> Callable[[int], bool | None]:
+        def attempt(seed: int) -> bool | None:
+            choices = Choices.seeded(seed)
+            run(choices, draw(choices, space), watchers=[see])
+            return kind in seen or None
+
+        return attempt
 
     # It fails if the disk is full when the file with its offsets is due.
-    seek("a restoration that a full disk ends", restoration_fails, most=100)
+    failed = shows("updater.failed", FULL_DISKS)
+    seek("a restoration that a full disk ends", failed, most=100)
+    seek("a global table that is wiped", shows("global.wiped", CRASHES_OF_GLOBAL_TABLES))
     assert [each for each in seen.values() if each] == []
     assert KINDS.keys() - seen.keys() <= SELDOM
     assert list(events_of(batch_of("all", events))) == events

@@ -115,6 +115,32 @@ def test_topics_have_their_own_pace() -> None:
     assert max(apart) > 2
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_few_records_come_after_the_last_fault(seed: int) -> None:
+    """Not more than the bound for each topic, and the last ones leave a marker."""
+    world = World(Choices.seeded(seed), activation=0)
+    cluster = Cluster(world, JOIN.topics)
+    healed = world.time.event()
+    config = WorkloadConfig(records_after_faults=7, transactional=0.5, aborted=0.0)
+    workload = Workload(world, cluster, JOIN, config, healed)
+    world.time.run(until=1_500)
+    before = _records(workload)
+    healed.succeed()
+    world.time.run(until=workload.ended)
+    after = {topic: count - before[topic] for topic, count in _records(workload).items()}
+    # A transaction that was open when the faults ended sends its records besides.
+    assert all(0 < count < 7 + config.max_burst for count in after.values())
+    assert max(_records(workload).values()) < config.records
+
+
+def _records(workload: Workload) -> dict[str, int]:
+    """How many records each topic was sent."""
+    counts = dict.fromkeys(JOIN.inputs, 0)
+    for partition, sent in workload.sent.items():
+        counts[partition.rpartition("-")[0]] += len(sent)
+    return counts
+
+
 def test_same_choices_same_workload() -> None:
     """And other choices, another one."""
     config = WorkloadConfig(records=30, transactional=0.5, late=0.5)
@@ -130,6 +156,7 @@ def test_same_choices_same_workload() -> None:
         ({"late": 1.5}, "late is 1.5; give a share from 0 to 1"),
         ({"aborted": -0.1}, "aborted is -0.1"),
         ({"records": -1}, "records is -1 .* give 0 or more records"),
+        ({"records_after_faults": 0}, "records_after_faults is 0; give at least 1, or -1"),
         ({"max_open_ms": 60_000}, "max_open_ms is 60000; .* less than 60000"),
     ],
 )
