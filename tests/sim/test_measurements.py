@@ -28,10 +28,10 @@ from streamproof.stores.runtime.restore_metrics import (
     TaskUpdateMetrics,
 )
 
-WORLDS = 60
+WORLDS = 120
 """As many as the profile ``quick`` runs."""
 
-SELDOM = {"METRIC-101": 120}
+SELDOM = {"METRIC-101": 240}
 """By requirement, how many worlds it takes until one shows a mistake that few of them show."""
 
 Right = Callable[..., Any]
