@@ -94,10 +94,10 @@ def without_search(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_promise_whose_situation_never_came_about_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two worlds without an upgrade say nothing about upgrades, and the reason says so."""
+    """Three worlds without an upgrade say nothing about upgrades, and the reason says so."""
     without_search(monkeypatch)
     found = outcome(tmp_path, "swarm.pipelines")
-    assert found.evidence.examples == 2
+    assert found.evidence.examples == 3
     assert "UPGRADE-101" not in found.evidence.exercised
     assert found.evidence.untried["UPGRADE-101"] == f"no world showed that {UPGRADED}"
     result = result_of("runtime", load_catalogue()["UPGRADE-101"], [found])
