@@ -196,8 +196,12 @@ class EndsAreThoseOfTheLogs(_Assignments):
         super().__init__(history)
         # By task, the last known sum: no end goes back.
         self._before: dict[str, int] = {}
+        self._generation = 0
 
     def _assigned(self, event: Event) -> Iterator[str]:
+        # A leader that stood still until the group went on without it knows only earlier ends.
+        is_late = event.attributes["generation"] < self._generation
+        self._generation = max(self._generation, event.attributes["generation"])
         sources, changelogs = self._settings["sources"], self._settings["changelogs"]
         for task, end in event.attributes["ends"].items():
             logs = sum(self.history.log(each).end for each in changelogs[task])
@@ -207,10 +211,11 @@ class EndsAreThoseOfTheLogs(_Assignments):
                 if each in sources
             )
             self.tried |= behind > 0
-            least, most = self._before.get(task, 0), logs - behind
+            least, most = 0 if is_late else self._before.get(task, 0), logs - behind
             if not least <= end <= most:
                 yield f"{task} ends between {least} and {most}, but the leader takes {end} for it"
-            self._before[task] = min(end, most)
+            if not is_late:
+                self._before[task] = min(end, most)
 
 
 class WarmUpsAreBounded(_Assignments):

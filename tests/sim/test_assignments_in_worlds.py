@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streamproof.sim.disks import InstanceDisk, SimulatedDisk
-from streamproof.sim.invariants import INVARIANTS, Watch
+from streamproof.sim.invariants import INVARIANTS, Invariant, Watch
+from streamproof.sim.invariants.assignments import EndsAreThoseOfTheLogs
 from streamproof.sim.simulation import MakeDisk, run
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.trace import Event
@@ -22,6 +24,7 @@ GUARANTEES = pytest.mark.parametrize("exactly_once", [True, False], ids=["EOS", 
 
 SETTINGS = {
     "changelogs": {"0_0": ["app-s-changelog-0"], "0_1": ["app-s-changelog-1"]},
+    "sources": [],
     "tasks": ["0_0", "0_1"],
     "num_standby_replicas": 0,
     "max_warmup_replicas": 2,
@@ -72,9 +75,13 @@ def assigned(
     }
 
 
-def broken(*events: tuple[str, dict[str, Any]], **settings: int) -> set[str]:
+def broken(
+    *events: tuple[str, dict[str, Any]],
+    rules: Sequence[type[Invariant]] = RULES,
+    **settings: int,
+) -> set[str]:
     """The promises that these events break."""
-    watch = Watch(RULES, exactly_once=True)
+    watch = Watch(rules, exactly_once=True)
     started = {**SETTINGS, **settings}
     for number, (kind, more) in enumerate([("application.started", started), *events]):
         attributes = dict(more)
@@ -116,6 +123,26 @@ def test_each_task_has_one_owner(
 ) -> None:
     """Or is with the one that has it."""
     assert "ASSIGN-001" in broken(assigned(members, clients))
+
+
+def appended(offset: int) -> tuple[str, dict[str, Any]]:
+    """A record comes into the changelog of task 0_0."""
+    record = {"key": b"k", "value": b"", "timestamp": 0, "producer": -1, "transactional": False}
+    where = {"actor": "brokers", "partition": "app-s-changelog-0", "offset": offset}
+    return "log.appended", {**where, **record}
+
+
+@pytest.mark.parametrize(
+    ("generation", "end", "rules"),
+    [(3, 2, set()), (3, 1, {"ASSIGN-015"}), (1, 1, set()), (1, 3, {"ASSIGN-015"})],
+    ids=["as before", "gone back", "late and earlier", "beyond the log"],
+)
+def test_the_ends_of_a_late_leader_are_earlier(generation: int, end: int, rules: set[str]) -> None:
+    """It stood still since an earlier generation; any other leader sees no end go back."""
+    second = assigned(BOTH, EVEN, generation=2, ends={"0_0": 2})
+    last = assigned(BOTH, EVEN, generation=generation, ends={"0_0": end})
+    logged = appended(0), appended(1)
+    assert broken(*logged, second, last, rules=[EndsAreThoseOfTheLogs]) == rules
 
 
 def test_a_copy_is_not_beside_its_task() -> None:
