@@ -342,6 +342,9 @@ class MembersReportWhatTheyHave(Invariant):
     def _opened(self, event: Event) -> Iterator[str]:
         here = event.process, event.task
         self._found.setdefault(here, {})[event.partition] = max(event.offset + 1, 0)
+        if event.attributes["segmented"] and event.offset < 0:
+            # A store that has no segment has no place for the offset that it reached.
+            self._said.pop(here, None)
         yield from ()
 
     def _wiped(self, event: Event) -> Iterator[str]:

@@ -44,6 +44,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
         self._open: dict[tuple[str, str, str], str] = {}
         self._rebuilt: dict[tuple[str, str, str], int] = {}
         self._in_memory: set[tuple[str, str, str]] = set()
+        self._segmented: set[tuple[str, str, str]] = set()
         # By process and task, the changelogs of the stores that an older release went on with.
         self._gone_back: dict[tuple[str, str], set[str]] = {}
 
@@ -86,7 +87,10 @@ class ClosedStoreKeepsItsOffset(Invariant):
         yield from ()
 
     def _close(self, event: Event) -> Iterator[str]:
-        self._closing[_store(event)] = event.offset
+        store = _store(event)
+        # Each segment has the offset, so a store without rows may have no place for it.
+        is_kept = event.attributes["rows"] or store not in self._segmented
+        self._closing[store] = event.offset if is_kept else -1
         yield from ()
 
     def _confirm(self, event: Event) -> Iterator[str]:
@@ -124,6 +128,8 @@ class ClosedStoreKeepsItsOffset(Invariant):
         self._open[store] = directory
         if not event.attributes["persistent"]:
             self._in_memory.add(store)
+        if event.attributes["segmented"]:
+            self._segmented.add(store)
         if (*store, directory) in self._closed:
             now, before = self._releases.get(event.process, {}), self._closed_by[store]
             if before["manages_offsets"] and not now["manages_offsets"]:

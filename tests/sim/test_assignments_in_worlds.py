@@ -231,7 +231,7 @@ def test_what_was_said_of_a_closed_task_is_found() -> None:
     wiped = ("task.wiped", {"task": "0_0"})
     opening = ("task.state", {"task": "0_0", "before": "CREATED", "after": "RESTORING"})
 
-    def opened(offset: int) -> tuple[str, dict[str, Any]]:
+    def opened(offset: int, *, segmented: bool = False) -> tuple[str, dict[str, Any]]:
         return "store.opened", {
             "task": "0_0",
             "partition": changelog,
@@ -239,11 +239,14 @@ def test_what_was_said_of_a_closed_task_is_found() -> None:
             "wipe": False,
             "persistent": True,
             "place": "s",
+            "segmented": segmented,
         }
 
     assert broken(written, said, opened(0), opening) == set()
     assert broken(written, said, opened(-1), opening) == {"ASSIGN-007"}
     assert broken(written, said, wiped, opened(-1), opening) == set()
+    # A store without a segment has no place for its offset.
+    assert broken(written, said, opened(-1, segmented=True), opening) == set()
 
 
 def test_the_group_looks_again() -> None:

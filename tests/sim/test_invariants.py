@@ -335,9 +335,9 @@ def test_a_newer_format_may_be_lost_with_a_task_that_is_not_closed_cleanly(
 ) -> None:
     """Later, a clean close of the older format says nothing about the newer one."""
     about = {"task": "0_0", "partition": CHANGELOG, "actor": A}
-    opens = {**about, "persistent": True, "wipe": False}
+    opens = {**about, "persistent": True, "wipe": False, "segmented": False}
     older: Happens = ("store.opened", {**opens, "offset": 5, "place": "s"})
-    close: Happens = ("store.closing", {**about, "offset": 5})
+    close: Happens = ("store.closing", {**about, "offset": 5, "rows": []})
     events: list[Happens] = [
         ("instance.started", {"actor": "a", "manages_offsets": True, "formats": [1, 2]}),
         older,
@@ -1224,3 +1224,24 @@ def test_each_invariant_has_a_name_of_its_own() -> None:
     """And a requirement."""
     assert len({each.name for each in INVARIANTS}) == len(INVARIANTS)
     assert all(each.requirement for each in INVARIANTS)
+
+
+@pytest.mark.parametrize(
+    ("segmented", "rows", "broken"),
+    [(False, [], 1), (True, [(b"k", b"v")], 1), (True, [], 0)],
+    ids=["one database", "a segment", "no segment"],
+)
+def test_a_store_without_a_segment_has_no_place_for_its_offset(
+    segmented: bool, rows: list[tuple[bytes, bytes]], broken: int
+) -> None:
+    """Any other store that was closed cleanly is opened with its offset."""
+    about = {"task": "0_0", "partition": CHANGELOG, "actor": A}
+    opens = {**about, "persistent": True, "wipe": False, "segmented": segmented, "place": "s"}
+    events: list[Happens] = [
+        ("instance.started", {"actor": "a", "manages_offsets": True, "formats": [1]}),
+        ("store.opened", {**opens, "offset": 5}),
+        ("store.closing", {**about, "offset": 5, "rows": rows}),
+        ("task.closed", {"actor": A, "task": "0_0", "closing": "CLEAN"}),
+        ("store.opened", {**opens, "offset": -1}),
+    ]
+    assert len(found(ClosedStoreKeepsItsOffset, *events)) == broken
