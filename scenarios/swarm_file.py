@@ -142,6 +142,8 @@ def _try_option(path: Path, table: str, name: str, value: Any) -> None:
             replace(WorkloadConfig(), **{name: value})
         elif name in _COUNTED and value < 1:
             raise UsageError(f"{value} is too few: at least 1.")  # noqa: TRY301 - gets its path
+        else:
+            replace(Plan(), **{name: value})
     except UsageError as error:
         raise UsageError(f"{path}: [{table}] {name}: {error}") from error
 

@@ -52,13 +52,12 @@ T = TypeVar("T")
 POINT_TOPOLOGIES = ("count", "stream-table-join", "last-byte-count", "punctuated-count")
 """Topologies that any store can serve: they read and write single keys, or scan all of them."""
 
-FAULTS_AFTER_INPUT_MS = 8_000
-"""How long faults may happen after the last input of most drawn worlds: then tasks have nothing to
-do."""
-
 SCAN_TOPOLOGIES = ("stream-stream-join", "session-count", "windowed-count")
 """Topologies that scan the entries whose keys begin alike, or scan keys in order."""
 
+FAULTS_AFTER_INPUT_MS = 8_000
+"""How long faults may happen after the last input of most drawn worlds: a later fault meets tasks
+that have nothing to do."""
 
 Options = dict[str, list[Any]]
 """The values that a field may have, by the name of the field."""
@@ -376,7 +375,8 @@ def _drawn(choices: Choices, first: _First) -> Plan:
 
 def _drawn_safety_phase(choices: Choices) -> dict[str, int]:
     """How long faults may happen."""
-    # Small worlds show most mistakes sooner. But what lasts a minute needs worlds that last longer.
+    # A fault may mend the harm of an earlier one, so that only short runs show the harm. But what
+    # takes a minute needs worlds that last longer.
     long, small = (SAFETY_MS, -1), (15_000, FAULTS_AFTER_INPUT_MS)
     phases = (long, (SAFETY_MS, FAULTS_AFTER_INPUT_MS), small, small)
     safety_ms, faults_after_input_ms = choices.pick(phases)

@@ -43,6 +43,9 @@ class Plan:
         upgrade_every_ms: the time before each step of the upgrade; 0 draws it.
         persistent: whether model stores keep their data on the disk, rather than in memory.
         query_clients: the number of clients that ask interactive queries.
+
+    Raises:
+        UsageError: ``faults_after_input_ms`` is out of range.
     """
 
     topology: str = "count"
@@ -59,6 +62,13 @@ class Plan:
     upgrade_every_ms: int = 0
     persistent: bool = True
     query_clients: int = 0
+
+    def __post_init__(self) -> None:
+        if self.faults_after_input_ms < -1:
+            raise UsageError(
+                f"faults_after_input_ms is {self.faults_after_input_ms}; give milliseconds from 0, "
+                "or -1 to set no bound."
+            )
 
 
 def with_staging(plan: Plan, *, transactional: bool) -> Plan:

@@ -93,6 +93,7 @@ def test_a_draw_goes_to_other_processes() -> None:
         ('[workload]\nrecords = ["7"]', "each a int: '7' is none"),
         ("[workload]\nkeys = [0]", "[workload] keys: "),
         ("[plan]\ninstances = [0]", "[plan] instances: 0 is too few"),
+        ("[plan]\nfaults_after_input_ms = [-2]", "faults_after_input_ms is -2; give milliseconds"),
         ('[plan]\ntopology = ["count"]', "[plan] has no field 'topology'"),
         ("topologies = [", "this is not TOML"),
     ],

@@ -224,9 +224,7 @@ def test_a_member_says_what_it_has() -> None:
 
 def test_what_was_said_of_a_closed_task_is_found() -> None:
     """When it is opened; unless it was deleted on purpose."""
-    changelog = "app-s-changelog-0"
-    record = {"key": b"k", "value": b"v", "timestamp": 0, "producer": -1, "transactional": False}
-    written = ("log.appended", {"partition": changelog, "offset": 0, **record})
+    written = appended(0)
     said = subscribed(t0_0=1)
     wiped = ("task.wiped", {"task": "0_0"})
     opening = ("task.state", {"task": "0_0", "before": "CREATED", "after": "RESTORING"})
@@ -234,7 +232,7 @@ def test_what_was_said_of_a_closed_task_is_found() -> None:
     def opened(offset: int, *, segmented: bool = False) -> tuple[str, dict[str, Any]]:
         return "store.opened", {
             "task": "0_0",
-            "partition": changelog,
+            "partition": "app-s-changelog-0",
             "offset": offset,
             "wipe": False,
             "persistent": True,
