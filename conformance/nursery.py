@@ -22,7 +22,7 @@ from streamproof.conformance.subject import binds_of
 from streamproof.conformance.work_directory import work_directory
 from streamproof.conformance.zygote import MOST_BYTES, Opening, Preparation
 from streamproof.errors import UsageError
-from streamproof.user_cache import user_cache
+from streamproof.user_cache import made_user_cache
 
 __all__ = ["LOAD_TIMEOUT_S", "STOP_S", "Nursery", "last_line", "started_nursery"]
 
@@ -120,7 +120,8 @@ def last_line(log: Path) -> str:
 
 def _lasting(directory: Path) -> Path:
     """A directory for what the next run needs, too; else that of this run."""
-    cache = user_cache()
     with contextlib.suppress(OSError):
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return cache if os.access(cache, os.W_OK | os.X_OK) else directory
+        cache = made_user_cache()
+        if os.access(cache, os.W_OK | os.X_OK):
+            return cache
+    return directory

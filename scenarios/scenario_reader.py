@@ -23,7 +23,7 @@ from streamproof.scenarios.scenario_validation import Problem, problems_of
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.workloads import WorkloadConfig
-from streamproof.sim.world_plan import Plan
+from streamproof.sim.world_plan import Plan, PlanError
 
 __all__ = ["find", "library", "read"]
 
@@ -252,6 +252,9 @@ def _setups(source: _Source, table: dict[str, Any], file: ScenarioFile) -> list[
                 told.append(f"{key}={json.dumps(value)}")
             try:
                 plan = _plan(changed)
+            except PlanError as error:
+                own = ("variants", name) if error.field in raw.get("plan", {}) else ()
+                source.fail(Problem((*own, "plan", error.field), error.what))
             except (StreamproofError, msgspec.ValidationError) as error:
                 text = str(error).partition(" - at ")[0]
                 source.fail(

@@ -85,15 +85,6 @@ def _in_plan(plan: Plan) -> Iterator[Problem]:
         yield from _one_of(("plan", "upgrade"), plan.upgrade, UPGRADES, "upgrade")
     for each in plan.kinds:
         yield from _one_of(("plan", "kinds"), each, TROUBLES, "trouble")
-    for name in ("partitions", "instances", "threads", "safety_ms"):
-        if getattr(plan, name) < 1:
-            yield Problem(("plan", name), f"is {getattr(plan, name)}, but must be at least 1")
-    if plan.upgrade_every_ms < 0:
-        yield Problem(
-            ("plan", "upgrade_every_ms"), f"is {plan.upgrade_every_ms}, but must be at least 0"
-        )
-    if not 0 <= plan.activation <= 1:
-        yield Problem(("plan", "activation"), f"is {plan.activation}, but must be from 0 to 1")
 
 
 def _instances(plan: Plan) -> list[str]:

@@ -140,13 +140,7 @@ def _try_option(path: Path, table: str, name: str, value: Any) -> None:
             replace(StreamsConfig(), **{name: value})
         elif table == "workload":
             replace(WorkloadConfig(), **{name: value})
-        elif name in _COUNTED and value < 1:
-            raise UsageError(f"{value} is too few: at least 1.")  # noqa: TRY301 - gets its path
         else:
             replace(Plan(), **{name: value})
     except UsageError as error:
         raise UsageError(f"{path}: [{table}] {name}: {error}") from error
-
-
-_COUNTED = ("partitions", "instances", "threads", "safety_ms")
-"""Fields of a plan that must be at least 1."""

@@ -245,10 +245,9 @@ class _Swarm:
         # Punctuations go on for ever, and each needs a commit, so the rest itself may have some.
         is_resting = self._has_all_committed(running) and (is_idle or self._rested > 0)
         self._rested = (self._rested or now) if is_resting else 0
-        # Probing rebalances may go on as long as copies warm up. The world rests between them, so
-        # wait until the members have joined the last one.
         settled_at = self._rested + TOPOLOGIES[self._plan.topology].settle_ms
-        return is_resting and is_idle and now >= settled_at and self._all_follow_the_group()
+        is_settled = is_resting and is_idle and now >= settled_at
+        return is_settled and self._all_follow_the_group() and not self._is_moving_tasks()
 
     def _makes_too_many_events(self) -> bool:
         count = self._world.trace.count
@@ -290,6 +289,10 @@ class _Swarm:
             end in (committed.get(partition, 0), resets.get(partition))
             for partition, end in ends.items()
         )
+
+    def _is_moving_tasks(self) -> bool:
+        """Whether the group still has to look again at its last assignment."""
+        return any(thread.is_probing for thread in self._threads())
 
     def _all_follow_the_group(self) -> bool:
         group = self._cluster.group(self._topology.application_id)

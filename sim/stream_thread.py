@@ -67,6 +67,7 @@ class StreamThread:
         name: the name of the thread, for the trace.
         metrics: the metrics of its tasks and their stores, and of its state updater.
         tasks: its tasks, active ones and standbys, by id.
+        is_probing: whether its last assignment left tasks to be moved, and told it to look again.
         stopped: an event that happens once the thread has stopped, after ``stop``.
     """
 
@@ -119,6 +120,7 @@ class StreamThread:
         self._is_lost = False
         # Assigned tasks with nothing open yet: by id, whether the task will be active.
         self._pending: dict[str, bool] = {}
+        self.is_probing = False
         self._next_probing: int | None = None
         self._replace = replace
         self._is_stopping = False
@@ -409,6 +411,7 @@ class StreamThread:
         }
         self._assign_inputs()
         self._follow_formats(assignment.answer.version)
+        self.is_probing = assignment.probing
         interval_ms = self._config.probing_rebalance_interval_ms
         self._next_probing = self._world.now + interval_ms if assignment.probing else None
         # Rejoin last: the group hands out the tasks that the report does not name any more.

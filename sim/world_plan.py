@@ -11,7 +11,14 @@ from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.workloads import WorkloadConfig
 
-__all__ = ["SAFETY_MS", "WORLD_VERSION", "Plan", "require_world_version", "with_staging"]
+__all__ = [
+    "SAFETY_MS",
+    "WORLD_VERSION",
+    "Plan",
+    "PlanError",
+    "require_world_version",
+    "with_staging",
+]
 
 WORLD_VERSION = 9
 """The version of the simulated world; raised whenever the run of any seed changes.
@@ -22,6 +29,30 @@ is refused: its seeds and choices would lead to other runs.
 
 SAFETY_MS = 60_000
 """How long faults may happen, in virtual milliseconds."""
+
+_LEAST = {
+    "partitions": 1,
+    "instances": 1,
+    "threads": 1,
+    "safety_ms": 1,
+    "upgrade_every_ms": 0,
+    "query_clients": 0,
+}
+"""The least value of each number of a plan."""
+
+
+class PlanError(UsageError):
+    """A field of a plan is out of range (exit code 3).
+
+    Attributes:
+        field: the name of the field.
+        what: the rest of a sentence that begins with the field.
+    """
+
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(f"{field} {what}.")
+        self.field = field
+        self.what = what
 
 
 @dataclass(frozen=True)
@@ -45,7 +76,7 @@ class Plan:
         query_clients: the number of clients that ask interactive queries.
 
     Raises:
-        UsageError: ``faults_after_input_ms`` is out of range.
+        PlanError: a field is out of range.
     """
 
     topology: str = "count"
@@ -64,11 +95,16 @@ class Plan:
     query_clients: int = 0
 
     def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise PlanError(name, f"is {getattr(self, name)}; give at least {least}")
         if self.faults_after_input_ms < -1:
-            raise UsageError(
-                f"faults_after_input_ms is {self.faults_after_input_ms}; give milliseconds from 0, "
-                "or -1 to set no bound."
+            raise PlanError(
+                "faults_after_input_ms",
+                f"is {self.faults_after_input_ms}; give milliseconds from 0, or -1 to set no bound",
             )
+        if not 0 <= self.activation <= 1:
+            raise PlanError("activation", f"is {self.activation}; give a probability from 0 to 1")
 
 
 def with_staging(plan: Plan, *, transactional: bool) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["user_cache"]
+__all__ = ["made_user_cache", "user_cache"]
 
 
 def user_cache() -> Path:
@@ -15,3 +15,14 @@ def user_cache() -> Path:
     except RuntimeError:
         home = Path("/nonexistent")
     return Path(home) / "streamproof"
+
+
+def made_user_cache() -> Path:
+    """The same directory, made for this user alone if it is missing.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    directory = user_cache()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from streamproof.user_cache import user_cache
+from streamproof.user_cache import made_user_cache
 
 __all__ = ["archive_options"]
 
@@ -45,14 +45,13 @@ def archive_options(java: str, spark: str, *, makes: bool) -> str:
         unusable, or there is no archive and none may be made: ``makes`` is false, the environment
         has the variable ``CI``, or the disk is nearly full.
     """
-    cache = user_cache()
     # Other virtual machines have no such archives, or other options for them.
     if "Server VM" not in java:
         return ""
     digest = hashlib.sha256(f"{java}\n{spark}".encode()).hexdigest()[:16]
     name = f"spark-{digest}"
     with suppress(OSError):
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        cache = made_user_cache()
         _take_over_made(cache, name)
         archive = _whole(cache, name)
         if archive is not None:

@@ -380,6 +380,8 @@ class GroupLooksAgain(_Assignments):
             **super().observers,
             "thread.subscribed": self._subscribed,
             "thread.committed": self._pass,
+            # A group at rest commits nothing.
+            "thread.metrics": self._pass,
         }
 
     def _assigned(self, event: Event) -> Iterator[str]:

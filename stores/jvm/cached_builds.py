@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from streamproof.errors import UsageError
-from streamproof.user_cache import user_cache
+from streamproof.user_cache import made_user_cache, user_cache
 
 __all__ = ["built_once"]
 
@@ -45,8 +45,7 @@ def built_once(
             os.utime(target)
         return target
     try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{target.name}-"))
+        building = Path(tempfile.mkdtemp(dir=made_user_cache(), prefix=f"{target.name}-"))
     except OSError as error:
         raise UsageError(
             f"What is built for Kafka cannot be kept in {target.parent} ({error.strerror}). Set "

@@ -87,7 +87,8 @@ def test_a_file_says_what_is_run(tmp_path: Path) -> None:
     [
         ("title =", "titel =", 1, "`titel` is no key of a scenario; did you mean title?"),
         ("partitions = 1", "partitons = 1", 7, "did you mean partitions?"),
-        ("partitions = 1", "partitions = 0", 7, "`plan.partitions` is 0, but must be at least 1"),
+        ("partitions = 1", "partitions = 0", 7, "`plan.partitions` is 0; give at least 1."),
+        ("partitions = 1", "activation = 2.0", 7, "`plan.activation` is 2.0; give a probability"),
         ('topology = "count"', 'topology = "cuont"', 6, "did you mean count?"),
         ("= 1000", '= "long"', 11, "expected `int`, got `str`"),
         ("commit_interval_ms", "commit_intervall_ms", 11, "did you mean commit_interval_ms?"),
@@ -110,6 +111,12 @@ def test_a_file_says_what_is_run(tmp_path: Path) -> None:
         ("counts = {", "count = {", 30, "did you mean counts?"),
         ("least = 1, most = 1", "least = 2, most = 1", 31, "is 1, but must be at least `least`, 2"),
         ('"keeps-unclean-store"', '"keeps-store"', 34, "which is no known defect"),
+        (
+            "[variants.at-least-once.settings]",
+            "[variants.at-least-once]\nplan = { instances = 0 }\n[variants.at-least-once.settings]",
+            38,
+            "`variants.at-least-once.plan.instances` is 0; give at least 1.",
+        ),
         ('"TASK-003"', '"TASK-999"', 35, "which is no known promise"),
     ],
 )
