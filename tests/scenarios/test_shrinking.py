@@ -29,7 +29,7 @@ from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world_plan import Plan
 
 SHORT = PlanSpace(plan={"safety_ms": [15_000]})
-"""Worlds for which 200 runs are enough: shrinking a long one may take more."""
+"""Worlds for which 300 runs are enough: shrinking a long one may take more."""
 
 
 def failing(defect: str) -> Failing:
@@ -57,13 +57,13 @@ def test_a_failure_becomes_small_and_stays_the_same(defect: str) -> None:
     world = failing(defect)
     before = run(Choices.recorded(world.choices), world.plan, defects=[defect])
     steps: list[ShrinkStep] = []
-    shrunk = shrink(world, 200, steps.append)
+    shrunk = shrink(world, 300, steps.append)
     assert shape_of(shrunk.violations[0]) == shape_of(before.violations[0])
     # Both runs end at the event that breaks the promise.
     assert len(shrunk.played.events) < before.events
     assert len(shrunk.played.events) <= max(200, 10 * len(shrunk.matters))
     assert 3 < len(shrunk.matters) < 60
-    assert shrunk.runs <= 200
+    assert shrunk.runs <= 300
     assert [each.runs for each in steps] == list(range(1, shrunk.runs + 1))
     assert not shrunk.choices or shrunk.choices[-1]
     again = run(Choices.strict(shrunk.played.choices), shrunk.plan, defects=[defect])
