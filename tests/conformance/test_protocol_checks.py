@@ -488,22 +488,27 @@ def test_a_mistake_of_the_simulator_is_not_laid_at_the_door_of_a_store(
 # What is told, and how it is made again.
 
 
-def failing(tmp_path: Path) -> CheckOutcome:
-    """A check with findings."""
+def run_failing(directory: Path) -> CheckOutcome:
+    """Run a check that has findings."""
     subject = load_subject(f"{MUTANTS}.task_mutants:get_misses_restored_rows")
-    return outcome_of(subject, "protocol.killed", tmp_path)
+    return outcome_of(subject, "protocol.killed", directory)
 
 
-def test_the_same_seed_finds_the_same(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> CheckOutcome:
+    """A check with findings."""
+    return run_failing(tmp_path_factory.mktemp("failing"))
+
+
+def test_the_same_seed_finds_the_same(failing: CheckOutcome, tmp_path: Path) -> None:
     """Word by word, and the worlds as well."""
-    first, second = failing(tmp_path), failing(tmp_path)
-    assert first.findings
-    assert first.findings == second.findings
+    assert failing.findings
+    assert failing.findings == run_failing(tmp_path).findings
 
 
-def test_the_program_of_a_failure_shows_it(tmp_path: Path) -> None:
+def test_the_program_of_a_failure_shows_it(failing: CheckOutcome, tmp_path: Path) -> None:
     """It runs as it stands, and fails with what is wrong; before that, it tells what happened."""
-    (finding,) = (each for each in failing(tmp_path).findings if each.requirement == "PROTOCOL-001")
+    (finding,) = (each for each in failing.findings if each.requirement == "PROTOCOL-001")
     assert "ms: instance-0/thread-0 store.opened count-counts-changelog-0" in finding.program
     done = subprocess.run(
         [sys.executable, "-P", "-c", finding.program],
@@ -516,9 +521,9 @@ def test_the_program_of_a_failure_shows_it(tmp_path: Path) -> None:
     assert f"AssertionError: {finding.found.splitlines()[0]}\n" in done.stderr
 
 
-def test_a_world_is_made_again(tmp_path: Path) -> None:
+def test_a_world_is_made_again(failing: CheckOutcome, tmp_path: Path) -> None:
     """As it was saved; with a store that is right, nothing is wrong in it."""
-    found = failing(tmp_path).findings[0]
+    found = failing.findings[0]
     replay = Replay(
         name="one",
         requirement=found.requirement,
