@@ -291,7 +291,7 @@ class _Swarm:
         )
 
     def _is_moving_tasks(self) -> bool:
-        """Whether the group still has to look again at its last assignment."""
+        """Whether the group still has to look again at its last assignment (KIP-441)."""
         return any(thread.is_probing for thread in self._threads())
 
     def _all_follow_the_group(self) -> bool:

@@ -38,7 +38,7 @@ _LEAST = {
     "upgrade_every_ms": 0,
     "query_clients": 0,
 }
-"""The least value of each number of a plan."""
+"""The least value of each field that counts something, or is a time without a special value."""
 
 
 class PlanError(UsageError):

@@ -18,7 +18,7 @@ def user_cache() -> Path:
 
 
 def made_user_cache() -> Path:
-    """The same directory, made for this user alone if it is missing.
+    """Our directory in the user's cache, made for this user alone if it is missing.
 
     Raises:
         OSError: it cannot be made.

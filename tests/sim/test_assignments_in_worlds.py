@@ -324,6 +324,13 @@ def test_the_group_looks_again_at_warm_ups(*, exactly_once: bool) -> None:
     assert any(run(Choices.seeded(seed), plan).marks[mark] for seed in range(20))
 
 
+def test_a_world_goes_on_while_tasks_have_to_move() -> None:
+    """Also at rest: so ordinary worlds show that a group never looks again."""
+    defects = ["forgets-to-look-again"]
+    found = (run(Choices.seeded(seed), defects=defects).violations for seed in range(120))
+    assert "ASSIGN-008" in (each.requirement for violations in found for each in violations)
+
+
 @pytest.mark.parametrize(
     ("defect", "rules"),
     [
