@@ -30,7 +30,7 @@ PYPROJECT = ROOT / "pyproject.toml"
 ADAPTED_STORES = "quix,faust"
 """The extras that need nothing but Python, so that a plain `nox` can cover them."""
 
-EVERY_EXTRA = f"{ADAPTED_STORES},spark"
+EVERY_EXTRA = f"{ADAPTED_STORES},sail"
 """The same with the pipeline, which needs Java 17."""
 
 
@@ -238,9 +238,9 @@ def bench(session: nox.Session) -> None:
     """Print each figure of speed beside its goal and the last entry of its history.
 
     The arguments are those of benchmarks/goals.py: `--keep` adds an entry, and words choose the
-    figures. The reports and the tables need Java 17.
+    figures. The tables need Java 17.
     """
-    install(session, extras="spark")
+    install(session, extras="sail")
     goals = str(ROOT / "benchmarks" / "goals.py")
     # 2 says that something became slower; the figures depend on what else the machine does.
     session.run("python", goals, *session.posargs, success_codes=[0, 2])

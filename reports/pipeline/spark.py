@@ -27,7 +27,14 @@ from streamproof.reports.pipeline.class_archive import archive_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["OLDEST_JAVA", "session"]
+__all__ = [
+    "CONNECTED_SETTINGS",
+    "OLDEST_JAVA",
+    "first_line",
+    "ignore_window_warnings",
+    "running_session",
+    "session",
+]
 
 OLDEST_JAVA = 17
 """The oldest Java that Spark 4 starts on."""
@@ -40,6 +47,10 @@ LAST_WORDS_S = 1.0
 
 MASTER_PORT, CONNECT_PORT = 7077, 15002
 """The ports of a standalone master and of a Spark Connect server if the address has none."""
+
+CONNECTED_SETTINGS = {"spark.sql.session.timeZone": "UTC"}
+"""Settings of a session on a server, whose other settings are its owner's: a time is the same on
+every machine."""
 
 MODULE_WARNING = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """Java writes this at each start because Spark requests the module; no setting stops it."""
@@ -91,7 +102,7 @@ def session(
     if master and remote:
         raise UsageError("--master and --remote exclude each other: leave one of them out.")
     _require_pyspark()
-    running = _running()
+    running = running_session()
     if running is not None:
         return running
     if remote:
@@ -118,7 +129,7 @@ def _require_pyspark() -> None:
         )
 
 
-def _running() -> SparkSession | None:
+def running_session() -> SparkSession | None:
     """The running session of this process, if there is one."""
     from pyspark.sql import SparkSession
 
@@ -179,7 +190,7 @@ def _own_session(
             else ""
         )
         raise UsageError(
-            f"--master {master}: Spark did not start: {_first_line(error)}.{hint}"
+            f"--master {master}: Spark did not start: {first_line(error)}.{hint}"
         ) from error
 
 
@@ -236,24 +247,26 @@ def _remote_session(remote: str, name: str, settings: Mapping[str, str]) -> Spar
     _require_one(f"--remote {remote}", [_Address(parts.hostname or "", parts.port or CONNECT_PORT)])
     from pyspark.sql import SparkSession
 
-    # A time is the same on every machine.
-    ours = {"spark.sql.session.timeZone": "UTC"}
-    # Numbering all runs in one partition is right, because there are few.
-    warnings.filterwarnings("ignore", "WARN WindowExpression: No Partition Defined")
+    ignore_window_warnings()
     try:
         builder = SparkSession.builder.remote(remote).appName(name)
-        for key, value in {**ours, **settings}.items():
+        for key, value in {**CONNECTED_SETTINGS, **settings}.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
     except ImportError as error:
         raise UsageError(
-            f"--remote {remote}: its client is not complete: {_first_line(error)}. "
+            f"--remote {remote}: its client is not complete: {first_line(error)}. "
             "`pip install 'streamproof[connect]'` brings the rest."
         ) from error
     except Exception as error:
         raise UsageError(
-            f"--remote {remote}: the session cannot be opened: {_first_line(error)}."
+            f"--remote {remote}: the session cannot be opened: {first_line(error)}."
         ) from error
+
+
+def ignore_window_warnings() -> None:
+    """Silence a warning of Spark Connect: to number all runs in one partition is right."""
+    warnings.filterwarnings("ignore", "WARN WindowExpression: No Partition Defined")
 
 
 def _require_java() -> str:
@@ -279,7 +292,7 @@ def _require_java() -> str:
     version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', text)
     if not version:
         raise UsageError(
-            f"Spark needs Java, and {java} does not print its version ({_first_line(text)}). {fix}"
+            f"Spark needs Java, and {java} does not print its version ({first_line(text)}). {fix}"
         )
     if int(version[1]) < OLDEST_JAVA:
         raise UsageError(
@@ -321,7 +334,7 @@ def _require_one(what: str, addresses: list[_Address]) -> None:
     )
 
 
-def _first_line(error: object) -> str:
+def first_line(error: object) -> str:
     """The first line of an error that gives a reason, without its full stop."""
     lines = str(error).strip().splitlines()
     # Py4J writes first which of its calls failed, and then the reason.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,15 @@ sys.path.append(str(Path(__file__).parent))
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small session on two cores; whatever asks for a session in this process gets this one."""
+    from engines import ENGINE
+
+    from streamproof.reports.pipeline.sail import sail_session
     from streamproof.reports.pipeline.spark import session
 
+    if os.environ.get(ENGINE) == "sail":
+        with sail_session() as small:
+            yield small
+        return
     scratch = Path(tmp_path_factory.mktemp("spark"))
     running = session(
         "local[2]",

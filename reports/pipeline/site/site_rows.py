@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from streamproof.reports.pipeline import load
+from streamproof.reports.pipeline.sail import SailError, has_sail, sail_session
 from streamproof.reports.pipeline.site.site_data import (
     Day,
     Distribution,
@@ -33,7 +35,7 @@ from streamproof.reports.pipeline.site.world_results import (
     read_worlds,
     rows_with_defects,
 )
-from streamproof.reports.pipeline.spark import session
+from streamproof.reports.pipeline.spark import running_session, session
 from streamproof.reports.pipeline.tables.columns import COUNTED
 from streamproof.reports.pipeline.tables.sources import CAMPAIGN_FILE, find_sources
 from streamproof.sim.situations import situations_of
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from streamproof.reports.pipeline.tables.api import Tables
 
 __all__ = ["read_rows"]
+
+_log = logging.getLogger(__name__)
 
 _TABLES = (
     *("strength", "verdicts", "trends", "matrix", "flaky", "requirements", "subjects"),
@@ -82,6 +86,8 @@ def read_rows(
         UsageError: there is nothing to read; or PySpark, Java or the master is missing.
     """
     with ExitStack() as stack:
+        if not (master or remote) and _are_few(paths, baseline):
+            _start_small_engine(stack)
         tables = load(*paths, master=master, remote=remote)
         stack.callback(tables.close)
         before = load(*baseline, master=master, remote=remote) if baseline else None
@@ -120,6 +126,21 @@ def read_rows(
             baseline=", ".join(map(str, baseline)),
         )
         return specs_told_apart(rows)
+
+
+def _are_few(*paths: Sequence[Path | str]) -> bool:
+    """Whether everything to read is so little that starting Spark would take longest."""
+    return all(find_sources(*each).few for each in paths if each)
+
+
+def _start_small_engine(stack: ExitStack) -> None:
+    """Let Sail be the engine of this process, if it is installed and no session runs already."""
+    if not has_sail() or running_session():
+        return
+    try:
+        stack.enter_context(sail_session())
+    except SailError as error:
+        _log.warning("Spark makes the tables, which takes longer, because Sail cannot: %s.", error)
 
 
 def _records(frame: DataFrame) -> list[_Record]:

@@ -18,11 +18,15 @@ _Z = 1.959963984540054
 """The quantile of the normal distribution for an interval of 95 %."""
 
 
+_DIGITS = 12
+"""Roots and powers differ in the 16th digit, by engine and processor; the same runs shall not."""
+
+
 def make_strength(base: Base) -> DataFrame:
     """The evidence for each requirement of each subject, over all runs that tried it."""
     tried = make_cells(base).where("tried > 0").withColumn("runs", sql.col("tried"))
     ends = {"kill_share": _share("caught"), "kill_low": _low(), "kill_high": _high()}
-    return tried.withColumns(ends)
+    return tried.withColumns({name: sql.round(end, _DIGITS) for name, end in ends.items()})
 
 
 def _share(count: str) -> Column:
