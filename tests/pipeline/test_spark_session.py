@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _none_running(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Another test of this process may have left one, which would be taken as it is."""
     if "spark" not in request.fixturenames:
-        monkeypatch.setattr(sessions, "_running", lambda: None)
+        monkeypatch.setattr(sessions, "running_session", lambda: None)
 
 
 @pytest.fixture
