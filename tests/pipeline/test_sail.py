@@ -13,6 +13,7 @@ import pytest
 from engines import ENGINE
 from random_runs import draw_runs, write_runs
 
+from streamproof.errors import UsageError
 from streamproof.reports.pipeline.sail import SailError
 from streamproof.reports.pipeline.site import site_rows
 from streamproof.reports.pipeline.site.site_report import FORMATS, write_report
@@ -180,6 +181,13 @@ def test_sail_makes_the_tables_of_a_few_logs(
     with pytest.raises(ReadingError):
         read_rows([first], baseline, **options)
     assert len(starts) == (engine == "Sail")
+
+
+@pytest.mark.usefixtures("choosing")
+def test_without_an_engine_sail_is_named(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_rows, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"needs Sail: `pip install 'streamproof\[sail\]'`"):
+        read_rows([runs / "few"])
 
 
 @pytest.mark.usefixtures("choosing")

@@ -6,11 +6,13 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from streamproof.errors import UsageError
 from streamproof.reports.pipeline import load
 from streamproof.reports.pipeline.sail import SailError, has_sail, sail_session
 from streamproof.reports.pipeline.site.site_data import (
@@ -134,7 +136,13 @@ def _are_few(*paths: Sequence[Path | str]) -> bool:
 
 
 def _start_small_engine(stack: ExitStack) -> None:
-    """Let Sail be the engine of this process, if it is installed and no session runs already."""
+    """Let Sail be the engine of this process, if it is installed and no session runs already.
+
+    Raises:
+        UsageError: there is no engine at all.
+    """
+    if find_spec("pyspark") is None:
+        raise UsageError("A report on many runs needs Sail: `pip install 'streamproof[sail]'`.")
     if not has_sail() or running_session():
         return
     try:
