@@ -113,10 +113,16 @@ def _admit_only(sender: tuple[str, int], listener: socket.socket) -> None:
 
 
 def _is_connected(port: int) -> bool:
-    """Whether anybody has a connection to a port of this machine."""
-    listens = "0A"
+    """Whether anybody has a connection to a port of this machine.
+
+    A connection that this machine has ended may stay listed for a minute. It may have been of
+    another process, which had the same port before.
+    """
+    listens, was_ended = "0A", "06"
     rows = [line.split() for line in Path("/proc/self/net/tcp").read_text("ascii").splitlines()]
-    return any(row[1].endswith(f":{port:04X}") and row[3] != listens for row in rows[1:])
+    return any(
+        row[1].endswith(f":{port:04X}") and row[3] not in {listens, was_ended} for row in rows[1:]
+    )
 
 
 def _relay(entrance: socket.socket, gate: socket.socket) -> None:

@@ -109,6 +109,17 @@ def test_who_connected_sooner_is_found(server: socket.socket, tmp_path: Path) ->
         private(port, tmp_path)
 
 
+def test_a_connection_of_an_earlier_owner_of_the_port_does_not_count(tmp_path: Path) -> None:
+    """It stays listed for a while if its server ended it."""
+    with socket.create_server(("127.0.0.1", 0)) as earlier:
+        port = port_of(earlier)
+        with socket.create_connection(earlier.getsockname()) as client:
+            earlier.accept()[0].close()
+            assert client.recv(1) == b""
+    with socket.create_server(("127.0.0.1", port)) as server, private_port(port, tmp_path / "way"):
+        server.accept()[0].close()
+
+
 def test_a_kernel_that_does_not_filter_is_found(
     server: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
