@@ -68,8 +68,8 @@ def report(
     """Render the reports of one run, or of many runs.
 
     The reports of a single run log are those that `verify` writes, and need nothing else. A report
-    on many runs, or with --baseline or --format, needs `pip install 'streamproof[sail]'`. Campaigns
-    and more than 16 MB of run logs are for Spark, which also needs Java, or --remote.
+    on many runs, or with --baseline or --format, needs `pip install 'streamproof[sail]'`. For
+    campaigns and for more than 16 MB of run logs, it also needs Java, or a server (--remote).
 
     Exit codes:
       0    the reports are written, whatever they say

@@ -88,7 +88,10 @@ def read_rows(
         UsageError: there is nothing to read; or PySpark, Java or the master is missing.
     """
     with ExitStack() as stack:
-        if not (master or remote) and _are_few(paths, baseline):
+        sources = find_sources(*paths)
+        few = sources.few and (not baseline or find_sources(*baseline).few)
+        # For so little, starting Spark would take longest.
+        if few and not (master or remote):
             _start_small_engine(stack)
         tables = load(*paths, master=master, remote=remote)
         stack.callback(tables.close)
@@ -100,9 +103,7 @@ def read_rows(
         tables.begin(*_TABLES)
         unread = {problem.path for problem in problems}
         campaigns = [
-            each
-            for each in find_sources(*paths).campaigns
-            if str(Path(each, CAMPAIGN_FILE)) not in unread
+            each for each in sources.campaigns if str(Path(each, CAMPAIGN_FILE)) not in unread
         ]
         spark = session(master, remote)
         worlds = read_worlds(spark, campaigns)
@@ -128,11 +129,6 @@ def read_rows(
             baseline=", ".join(map(str, baseline)),
         )
         return specs_told_apart(rows)
-
-
-def _are_few(*paths: Sequence[Path | str]) -> bool:
-    """Whether everything to read is so little that starting Spark would take longest."""
-    return all(find_sources(*each).few for each in paths if each)
 
 
 def _start_small_engine(stack: ExitStack) -> None:
