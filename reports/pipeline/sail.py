@@ -50,7 +50,8 @@ def sail_session() -> Iterator[SparkSession]:
     The engine ends with the block. No other session may run in this process at the same time.
 
     Raises:
-        SailError: this PySpark is too new for this Sail, or this kernel cannot hide a port.
+        SailError: this PySpark is too new for this Sail, this kernel cannot hide a port, or Sail
+            fails at something that it is asked for in the block.
     """
     from pyspark.errors import PySparkException
 
@@ -59,7 +60,10 @@ def sail_session() -> Iterator[SparkSession]:
             session = _started(stack)
         except (ImportError, OSError, PySparkException) as error:
             raise SailError(first_line(error)) from error
-        yield session
+        try:
+            yield session
+        except PySparkException as error:
+            raise SailError(first_line(error)) from error
 
 
 def _started(stack: ExitStack) -> SparkSession:

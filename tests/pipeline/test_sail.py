@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +79,36 @@ def files(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in found}
 
 
+REFUSED = """
+from streamproof.reports.pipeline.sail import SailError, sail_session
+
+try:
+    with sail_session() as session:
+        session.sql("SELECT no_such_function()").collect()
+except SailError as error:
+    print(error)
+"""
+
+
+FAILING = """
+import sys
+from pathlib import Path
+from pyspark.errors import PySparkException
+from streamproof.reports.pipeline.site import site_rows
+from streamproof.reports.pipeline.site.site_report import FORMATS, write_report
+
+read_worlds = site_rows.read_worlds
+
+def fail(session, campaigns):
+    site_rows.read_worlds = read_worlds
+    session.sql("SELECT no_such_function()").collect()
+
+site_rows.read_worlds = fail
+runs, out = sys.argv[1:]
+write_report(site_rows.read_rows([runs]), Path(out), list(FORMATS))
+"""
+
+
 def test_the_tests_of_tables_pass_on_sail(tmp_path: Path) -> None:
     tests = [HERE / name for name in OF_LOGS]
     # pytest makes an error of each warning again, for each test.
@@ -96,6 +126,27 @@ def test_both_engines_make_the_same_report(spark: SparkSession, tmp_path: Path) 
     assert spark.version
     write_report(read_rows([runs]), theirs, list(FORMATS))
     assert files(ours) == files(theirs)
+
+
+@pytest.mark.full
+def test_spark_goes_on_where_sail_fails_halfway(spark: SparkSession, tmp_path: Path) -> None:
+    runs, ours, theirs = (tmp_path / name for name in ("runs", "ours", "theirs"))
+    write_runs(runs, draw_runs(3, 2))
+    ended = python("-c", FAILING, runs, ours, JAVA_HOME=os.environ.get("JAVA_HOME", ""))
+    told = "Spark makes the tables, which takes longer, because Sail cannot: "
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.startswith(told)
+    assert spark.version
+    write_report(read_rows([runs]), theirs, list(FORMATS))
+    assert files(ours) == files(theirs)
+
+
+def test_what_sail_cannot_do_is_told_as_such() -> None:
+    ended = python("-c", REFUSED)
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        "unknown function: no_such_function\n",
+    ), ended.stderr
 
 
 def test_a_newer_pyspark_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -200,7 +251,5 @@ def test_sail_need_not_be_installed(runs: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_running_session_is_used_as_it_is(spark: SparkSession) -> None:
     """Only one session can be in a process."""
-    assert running_session() is not None
-    with ExitStack() as stack:
-        site_rows._start_small_engine(stack)
-        assert running_session() is spark
+    assert running_session() is spark
+    assert not site_rows._has_small_engine()

@@ -39,7 +39,7 @@ from streamproof.reports.pipeline.site.world_results import (
 )
 from streamproof.reports.pipeline.spark import running_session, session
 from streamproof.reports.pipeline.tables.columns import COUNTED
-from streamproof.reports.pipeline.tables.sources import CAMPAIGN_FILE, find_sources
+from streamproof.reports.pipeline.tables.sources import CAMPAIGN_FILE, Sources, find_sources
 from streamproof.sim.situations import situations_of
 
 if TYPE_CHECKING:
@@ -87,12 +87,41 @@ def read_rows(
     Raises:
         UsageError: there is nothing to read; or PySpark, Java or the master is missing.
     """
+    sources = find_sources(*paths)
+    few = sources.few and (not baseline or find_sources(*baseline).few)
+    # For so little, starting Spark would take longest.
+    if few and not (master or remote) and _has_small_engine():
+        try:
+            with sail_session():
+                return _read(sources, paths, baseline)
+        except SailError as error:
+            _log.warning(
+                "Spark makes the tables, which takes longer, because Sail cannot: %s.", error
+            )
+    return _read(sources, paths, baseline, master=master, remote=remote)
+
+
+def _has_small_engine() -> bool:
+    """Whether Sail can be the engine of this process: it is installed, and no session runs yet.
+
+    Raises:
+        UsageError: there is no engine at all.
+    """
+    if find_spec("pyspark") is None:
+        raise UsageError("A report on many runs needs Sail: `pip install 'streamproof[sail]'`.")
+    return has_sail() and not running_session()
+
+
+def _read(
+    sources: Sources,
+    paths: Sequence[Path | str],
+    baseline: Sequence[Path | str],
+    *,
+    master: str = "",
+    remote: str = "",
+) -> SiteRows:
+    """Read runs with the engine whose session runs, or with Spark."""
     with ExitStack() as stack:
-        sources = find_sources(*paths)
-        few = sources.few and (not baseline or find_sources(*baseline).few)
-        # For so little, starting Spark would take longest.
-        if few and not (master or remote):
-            _start_small_engine(stack)
         tables = load(*paths, master=master, remote=remote)
         stack.callback(tables.close)
         before = load(*baseline, master=master, remote=remote) if baseline else None
@@ -129,22 +158,6 @@ def read_rows(
             baseline=", ".join(map(str, baseline)),
         )
         return specs_told_apart(rows)
-
-
-def _start_small_engine(stack: ExitStack) -> None:
-    """Let Sail be the engine of this process, if it is installed and no session runs already.
-
-    Raises:
-        UsageError: there is no engine at all.
-    """
-    if find_spec("pyspark") is None:
-        raise UsageError("A report on many runs needs Sail: `pip install 'streamproof[sail]'`.")
-    if not has_sail() or running_session():
-        return
-    try:
-        stack.enter_context(sail_session())
-    except SailError as error:
-        _log.warning("Spark makes the tables, which takes longer, because Sail cannot: %s.", error)
 
 
 def _records(frame: DataFrame) -> list[_Record]:
