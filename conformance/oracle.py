@@ -165,9 +165,12 @@ class History:
             allowed[write.key].add(write.value)
         return allowed
 
-    def values_ever(self, key: bytes) -> set[bytes | None]:
-        """Every value that was ever written to a key."""
-        return {write.value for write in (*self.writes, *self.aborted) if write.key == key}
+    def values_ever(self) -> dict[bytes, set[bytes | None]]:
+        """For each key every value that was ever written to it."""
+        written: dict[bytes, set[bytes | None]] = {}
+        for write in (*self.writes, *self.aborted):
+            written.setdefault(write.key, set()).add(write.value)
+        return written
 
 
 def changelog_of(history: History) -> list[Write]:

@@ -323,8 +323,9 @@ def _replayable(history: History, candidates: list[Commit], seen: Observation) -
 
 
 def _invented(history: History, content: dict[bytes, bytes]) -> Iterator[Ruling]:
+    written = history.values_ever()
     for key, value in content.items():
-        if value not in history.values_ever(key):
+        if value not in written.get(key, ()):
             yield Ruling(
                 "CRASH-006",
                 f"{render(key)} to have a value that was written to this key",

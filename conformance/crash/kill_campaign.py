@@ -13,9 +13,9 @@ import contextlib
 import itertools
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash import triggers
@@ -30,7 +30,7 @@ from streamproof.conformance.crash.crash_records import (
 from streamproof.conformance.crash.inspector import BATCH
 from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.crash.program_campaign import ProgramCampaign
+from streamproof.conformance.crash.program_campaign import ProgramCampaign, batches
 from streamproof.conformance.failure_shapes import shape_of_words
 from streamproof.conformance.oracle import History
 from streamproof.conformance.power.derived_kills import DERIVABLE, DerivedKills
@@ -61,8 +61,6 @@ A store may write in the background. A program that fails by luck alone shows a 
 
 TRIES_OF_A_STATE = 12
 """The most real kills that look for the failure of one derived state."""
-
-T = TypeVar("T")
 
 
 class KillCampaign(ProgramCampaign[Crashed]):
@@ -254,7 +252,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
     ) -> Iterator[tuple[Crashed, list[Ruling]]]:
         """Kill a program at each point; yield each crash with its rulings."""
         # A search needs all; whoever looks for one failure stops at the first that shows it.
-        for batch in _batches(points, BATCH if search else 1):
+        for batch in batches(points, BATCH if search else 1):
             crashes = []
             for crashed in self._engine.kill_all(program, batch, self._before):
                 if crashed.error:
@@ -360,7 +358,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
         """
         if self._told is not None:
             states = self._derived.near(program, point, SHRINK_POINTS, self._before)
-            for batch in _batches(states, 1):
+            for batch in batches(states, 1):
                 for crashed, rulings in self._judge(batch):
                     yield _as_killed(crashed), rulings
             return
@@ -394,17 +392,6 @@ class KillCampaign(ProgramCampaign[Crashed]):
     def _death(self, case: Crashed, name: str) -> list[str]:
         # A program that goes on after a failed call is judged with what ended it.
         return [f"{'error = ' if case.point.kind in FAULTS else ''}lab.crash({name})"]
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """All items in ever larger batches, of which the first has ``size``, and none above ``BATCH``.
-
-    Whoever stops at one of the first items needs few of them.
-    """
-    some = iter(items)
-    while batch := list(itertools.islice(some, size)):
-        yield batch
-        size = min(2 * size, BATCH)
 
 
 def _as_killed(state: Crashed) -> Crashed:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from streamproof.conformance.case_campaign import CaseCampaign
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash.crash_judge import POSITION, history_of, judge
 from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPoint, Observation
-from streamproof.conformance.crash.inspector import Inspector
+from streamproof.conformance.crash.inspector import BATCH, Inspector
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.oracle import History, changelog_of, ends_of, partitions_of
 from streamproof.conformance.program_text import assertion, render, short_comment
 from streamproof.conformance.ruling import Ruling
 
-__all__ = ["ProgramCampaign", "lines_of"]
+__all__ = ["ProgramCampaign", "batches", "lines_of"]
 
 
 class Stopped(Protocol):
@@ -29,6 +30,7 @@ class Stopped(Protocol):
 
 
 Case = TypeVar("Case", bound=Stopped)
+Item = TypeVar("Item")
 
 
 class ProgramCampaign(CaseCampaign[Case]):
@@ -182,6 +184,17 @@ class ProgramCampaign(CaseCampaign[Case]):
     @abstractmethod
     def _death(self, case: Case, name: str) -> list[str]:
         """Lines that call the doomed function ``name`` and stop it at the same point."""
+
+
+def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """All items in ever larger batches, of which the first has ``size``, and none above ``BATCH``.
+
+    Whoever stops at one of the first items needs few of them.
+    """
+    some = iter(items)
+    while batch := list(itertools.islice(some, size)):
+        yield batch
+        size = min(2 * size, BATCH)
 
 
 def _assertion(crashed: Crashed, ruling: Ruling, comment: str) -> str:

@@ -17,6 +17,7 @@ from streamproof.conformance.subject_lines import is_of_subject, own_line, place
 from streamproof.conformance.violations import Lacking
 from streamproof.errors import UsageError
 from streamproof.stores.host import client as host
+from streamproof.stores.syscalls.preloaded_libraries import preloaded
 from streamproof.stores.syscalls.shim_control import Control
 
 __all__ = [
@@ -126,12 +127,12 @@ def disarm() -> None:
     if _fate:
         _fate[0].arm(0)
     elif shim_is_loaded():
-        _shim().streamproof_arm(*map(ctypes.c_long, (0, 0, 0)))
+        preloaded().streamproof_arm(*map(ctypes.c_long, (0, 0, 0)))
 
 
 def shim_is_loaded() -> bool:
     """Whether this process was started with the shim, and so can count system calls."""
-    return hasattr(_shim(), "streamproof_arm")
+    return hasattr(preloaded(), "streamproof_arm")
 
 
 def why_unseen() -> str:
@@ -171,14 +172,14 @@ def arm_syscalls(n: int, *, error: int = 0, lasting: bool = False) -> None:
     if _fate:
         _fate[0].arm(n, error=error, lasting=lasting)
     else:
-        _shim().streamproof_arm(*map(ctypes.c_long, (n, error, lasting)))
+        preloaded().streamproof_arm(*map(ctypes.c_long, (n, error, lasting)))
 
 
 def counted_syscalls() -> int:
     """The number of write-like system calls since ``arm_syscalls``."""
     if _fate:
         return _fate[0].counted
-    return int(_shim().streamproof_count())
+    return int(preloaded().streamproof_count())
 
 
 def tell_calls(descriptor: int) -> None:
@@ -188,9 +189,9 @@ def tell_calls(descriptor: int) -> None:
     that makes the call at the position of the descriptor.
     """
     if shim_is_loaded():
-        _shim().streamproof_share(os.fsencode(_file_of(descriptor)))
+        preloaded().streamproof_share(os.fsencode(_file_of(descriptor)))
         faulthandler.register(TRACE_SIGNAL, file=descriptor, all_threads=False)
-        _shim().streamproof_trace(ctypes.c_int(TRACE_SIGNAL))
+        preloaded().streamproof_trace(ctypes.c_int(TRACE_SIGNAL))
 
 
 def _file_of(descriptor: int) -> Path:
@@ -215,10 +216,3 @@ def die() -> NoReturn:
     host.kill_hosts()
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")
-
-
-def _shim() -> ctypes.CDLL:
-    shim = ctypes.CDLL(None)
-    if hasattr(shim, "streamproof_count"):
-        shim.streamproof_count.restype = ctypes.c_long
-    return shim

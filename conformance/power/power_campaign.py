@@ -15,7 +15,7 @@ from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import BATCH
 from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.crash.program_campaign import ProgramCampaign, lines_of
+from streamproof.conformance.crash.program_campaign import ProgramCampaign, batches, lines_of
 from streamproof.conformance.failure_shapes import shape_of_words
 from streamproof.conformance.oracle import History
 from streamproof.conformance.power.power_engine import Loss, PowerEngine, Recording
@@ -202,17 +202,17 @@ class PowerCampaign(ProgramCampaign[Loss]):
         return history_after_power(self._run, crashed)
 
     def _judged(
-        self, recording: Recording, states: Iterable[Left]
+        self, recording: Recording, states: Iterable[Left], first: int = BATCH
     ) -> Iterator[tuple[Loss, list[Ruling]]]:
         """Make each state, and yield its rulings."""
-        for batch in _batches(states, BATCH):
+        for batch in batches(states, first):
             yield from self._judge([self._engine.leave(recording, *each) for each in batch])
 
     def _within_tries(
         self, recording: Recording, states: Iterable[Left]
     ) -> Iterator[tuple[Loss, list[Ruling]]]:
-        """The rulings of ``_judged``, on no more states than tries are left."""
-        return self._judged(recording, itertools.islice(states, max(0, self._tries)))
+        """The rulings on no more states than tries are left, for a search for one failure."""
+        return self._judged(recording, itertools.islice(states, max(0, self._tries)), first=1)
 
     # Making failures small.
 
@@ -347,12 +347,6 @@ def _decoded(saved: Any) -> tuple[Program, DiskState]:
     program, after, lost, torn, damage = decode_value(saved)
     pieces = tuple((call, (start, end)) for call, start, end in torn)
     return program, DiskState(after, frozenset(lost), pieces, damage)
-
-
-def _batches(states: Iterable[Left], size: int) -> Iterator[list[Left]]:
-    iterator = iter(states)
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch
 
 
 def _at_the_end(recording: Recording, file_system: FileSystem) -> Iterator[Left]:

@@ -14,7 +14,7 @@ from streamproof.conformance.crash.triggers import (
     die,
 )
 from streamproof.errors import UsageError
-from streamproof.stores.syscalls.preloaded_libraries import CannotBuildError, preload
+from streamproof.stores.syscalls.preloaded_libraries import CannotBuildError, preload, preloaded
 from streamproof.stores.syscalls.syscall_trace import SyscallTrace, calls_that_made, read_trace
 
 __all__ = ["mark", "preload_environment", "recorder_is_loaded", "run_recorded"]
@@ -35,7 +35,7 @@ def preload_environment(directory: Path) -> dict[str, str]:
 
 def recorder_is_loaded() -> bool:
     """Whether this process was started with the recorder."""
-    return hasattr(ctypes.CDLL(None), "streamproof_record")
+    return hasattr(preloaded(), "streamproof_record")
 
 
 def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[SyscallTrace, int]:
@@ -67,7 +67,7 @@ def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[S
             os._exit(1)
         # The log is complete: when the process dies, no call of its threads or of a store host is
         # made but not yet written down.
-        ctypes.CDLL(None).streamproof_freeze()
+        preloaded().streamproof_freeze()
         die()
     _, status = os.waitpid(pid, 0)
     return read_trace(log.read_bytes(), root, before), status
@@ -79,7 +79,7 @@ def _record(log: Path, root: Path) -> None:
     Processes that start from now on, such as store hosts, append their calls, too.
     """
     os.environ["STREAMPROOF_RECORD"] = f"{log}\n{root}"
-    error = ctypes.CDLL(None).streamproof_record(os.fsencode(log), os.fsencode(root))
+    error = preloaded().streamproof_record(os.fsencode(log), os.fsencode(root))
     if error:
         raise UsageError(f"The log {log} cannot be written: {os.strerror(error)}.")
 
@@ -90,4 +90,4 @@ def mark(operation: int, *, returned: bool) -> None:
     The shim, if it is armed, says how many write-like system calls there were by then.
     """
     words = map(ctypes.c_long, (operation, returned, counted_syscalls()))
-    ctypes.CDLL(None).streamproof_mark(*words)
+    preloaded().streamproof_mark(*words)

@@ -5,12 +5,14 @@ The user's cache keeps the libraries, because compiling them takes longer than m
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
+from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from streamproof.user_cache import user_cache
 
-__all__ = ["CannotBuildError", "build_library", "build_shim", "preload"]
+__all__ = ["CannotBuildError", "build_library", "build_shim", "preload", "preloaded"]
 
 COMPILERS = ("cc", "gcc", "clang")
 """The usable C compilers; the first one on the machine is taken."""
@@ -46,6 +48,18 @@ def preload(directory: Path) -> str:
     streams = build_library(_source("streams.c"), directory, "-ldl")
     recorder = build_library(_source("recorder.c"), directory, "-ldl", "-lpthread")
     return f"{streams}:{recorder}:{build_shim(directory)}"
+
+
+@cache
+def preloaded() -> ctypes.CDLL:
+    """The functions of the libraries that this process was started with.
+
+    They are called twice for each operation that is recorded, and each ``CDLL`` makes a class.
+    """
+    loaded = ctypes.CDLL(None)
+    if hasattr(loaded, "streamproof_count"):
+        loaded.streamproof_count.restype = ctypes.c_long
+    return loaded
 
 
 def build_shim(directory: Path) -> Path:

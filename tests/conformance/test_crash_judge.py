@@ -373,7 +373,7 @@ def test_later_values_may_stay_where_a_replay_mends_them(
         for key in allowed
     }
     for key in allowed:
-        for value in history.values_ever(key) - every[key]:
+        for value in history.values_ever()[key] - every[key]:
             wrong = {**content, key: value}
             if value is None:
                 del wrong[key]
