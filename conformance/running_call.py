@@ -7,12 +7,11 @@ program of a failure as small as can be.
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 __all__ = ["RunningCall"]
 
@@ -31,16 +30,21 @@ class RunningCall:
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _CALL_BYTES + _NOTICED.size)
 
-    @contextlib.contextmanager
-    def operation(self, call: str) -> Iterator[None]:
-        """Report ``call`` as the running call while the block runs."""
+    def operation(self, call: str) -> Self:
+        """Report ``call`` as the running call, until the block of a ``with`` statement ends.
+
+        A check makes thousands of calls, and a generator for each would take as long as many calls.
+        """
         text = call.encode("utf-8", "replace")[: _CALL_BYTES - _HEADER.size]
         self._memory[_HEADER.size : _HEADER.size + len(text)] = text
         _HEADER.pack_into(self._memory, 0, time.monotonic(), len(text))
-        try:
-            yield
-        finally:
-            self.clear()
+        return self
+
+    def __enter__(self) -> None:
+        """Do nothing: the call is reported already."""
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def clear(self) -> None:
         """Report that no call on the subject is running."""
