@@ -128,7 +128,6 @@ def test_both_engines_make_the_same_report(spark: SparkSession, tmp_path: Path) 
     assert files(ours) == files(theirs)
 
 
-@pytest.mark.full
 def test_spark_goes_on_where_sail_fails_halfway(spark: SparkSession, tmp_path: Path) -> None:
     runs, ours, theirs = (tmp_path / name for name in ("runs", "ours", "theirs"))
     write_runs(runs, draw_runs(3, 2))
