@@ -63,22 +63,6 @@ with sail_session() as session:
 """
 
 
-def python(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A process without Java, in which Sail may be the engine: in one with Spark it may not."""
-    return subprocess.run(
-        [sys.executable, "-P", *map(str, words)],
-        env={**os.environ, "JAVA_HOME": os.devnull, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    found = (path for path in directory.rglob("*") if path.is_file())
-    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
-
-
 REFUSED = """
 from streamproof.reports.pipeline.sail import SailError, sail_session
 
@@ -93,7 +77,6 @@ except SailError as error:
 FAILING = """
 import sys
 from pathlib import Path
-from pyspark.errors import PySparkException
 from streamproof.reports.pipeline.site import site_rows
 from streamproof.reports.pipeline.site.site_report import FORMATS, write_report
 
@@ -107,6 +90,22 @@ site_rows.read_worlds = fail
 runs, out = sys.argv[1:]
 write_report(site_rows.read_rows([runs]), Path(out), list(FORMATS))
 """
+
+
+def python(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A process without Java, in which Sail may be the engine: in one with Spark it may not."""
+    return subprocess.run(
+        [sys.executable, "-P", *map(str, words)],
+        env={**os.environ, "JAVA_HOME": os.devnull, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
 
 
 def test_the_tests_of_tables_pass_on_sail(tmp_path: Path) -> None:
