@@ -258,17 +258,27 @@ class Membership(Generic[S, A]):
                 if self.is_rebalancing:
                     self.rejoin()
             self._is_joining = False
+            # The poll may have become due while the member joined.
+            self._look_at_the_owner()
 
     def _watch_the_owner(self) -> Steps:
-        """Leave the group if the owner does not poll in time (KIP-62)."""
-        interval_ms = self._config.max_poll_interval_ms
+        """Look at the owner each time that its next poll may be due."""
         while not self._is_closed:
-            passed_ms = -1 if self._is_polling else self._host.now - self._polled_at
-            if passed_ms > interval_ms and self.member_id and not self._is_joining:
-                if not self._world.defect("lets-members-hang"):
-                    self._give_up()
-                passed_ms = -1
-            yield self._world.time.timeout(max(interval_ms - passed_ms, 1))
+            yield self._world.time.timeout(self._look_at_the_owner())
+
+    def _look_at_the_owner(self) -> int:
+        """Leave the group if the owner is late to poll (KIP-62); in how many ms to look again.
+
+        Who is no member, or joins, cannot leave; its next poll begins a new interval.
+        """
+        interval_ms = self._config.max_poll_interval_ms
+        passed_ms = -1 if self._is_polling else self._host.now - self._polled_at
+        if passed_ms <= interval_ms:
+            return max(interval_ms - passed_ms, 1)
+        is_member = self.member_id and not self._is_joining
+        if is_member and not self._is_closed and not self._world.defect("lets-members-hang"):
+            self._give_up()
+        return interval_ms + 1
 
     def _give_up(self) -> None:
         """Leave, because the owner makes no progress. It joins anew when it polls again."""
