@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.program_text import render_program
 from streamproof.conformance.ruling import Ruling
@@ -18,6 +20,10 @@ from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.violations import violation_of
 
 __all__ = ["CaseCampaign"]
+
+MOST_POSTPONED_BYTES = 256 * 1024
+"""What a case may take as JSON, so that another process can make it small. Larger ones take longer
+to hand over than to become small, unless each try starts a store host."""
 
 Case = TypeVar("Case")
 
@@ -45,8 +51,10 @@ class CaseCampaign(ABC, Generic[Case]):
                 self._run.held(requirement)
             elif self._run.is_new(requirement, shape):
                 self._run.noticed(requirement)
-                self._tries = self._shrink_limit if self._run.settings.shrinks else 0
-                self._record(*self._shrunk(case, ruling))
+                if self._run.postpones and self._can_wait(case, ruling):
+                    self._record(case, ruling, is_large=True)
+                else:
+                    self._record_small(case, ruling)
 
     def _first_break(
         self, judged: Iterable[tuple[Case, Sequence[Ruling]]], wanted: tuple[str, str]
@@ -66,20 +74,47 @@ class CaseCampaign(ABC, Generic[Case]):
                 return case, last
         return None
 
-    def _record(self, case: Case, ruling: Ruling) -> None:
-        """Record a broken promise with the case that shows it."""
+    def _can_wait(self, case: Case, ruling: Ruling) -> bool:
+        """Whether it saves time that another process repeats a case, to make it small."""
+        choices = None if self._is_small(case) else self._choices(case, ruling)
+        if choices is None or self._run.subject.is_remote:
+            return choices is not None
+        return len(msgspec.json.encode(choices)) <= MOST_POSTPONED_BYTES
+
+    def _record_again(self, case: Case, ruling: Ruling) -> None:
+        """Record a broken promise that a replay has found again, made small if it asks for that."""
+        if self._run.replay is not None and self._run.replay.shrinks:
+            self._record_small(case, ruling)
+        else:
+            self._record(case, ruling)
+
+    def _record_small(self, case: Case, ruling: Ruling) -> None:
+        """Shrink a case, and record it."""
+        self._tries = self._shrink_limit if self._run.settings.shrinks else 0
+        self._record(*self._shrunk(case, ruling))
+
+    def _choices(self, case: Case, ruling: Ruling) -> SavedChoices | None:
+        """What repeats a case; ``None`` if JSON has no form for some value in it."""
         requirement, shape = self._broken_by(case, ruling)
         try:
-            saved = self._saved(case)
+            return SavedChoices(**self._saved(case), requirement=requirement, shape=shape)
         except TypeError:
-            # JSON has no form for some value in the case. The seed repeats the failure instead.
-            saved = {}
-        choices = SavedChoices(**saved, requirement=requirement, shape=shape)
+            return None
+
+    def _record(self, case: Case, ruling: Ruling, *, is_large: bool = False) -> None:
+        """Record a broken promise with the case that shows it."""
+        requirement, shape = self._broken_by(case, ruling)
+        # The seed repeats a failure whose choices cannot be saved.
+        choices = self._choices(case, ruling) or SavedChoices(requirement=requirement, shape=shape)
         program = self._rendered(self._lines(case, ruling))
         kind = violation_of(requirement, shape)
         violation = kind(self._tried(case, ruling), ruling.expected, ruling.broken, program)
         violation.traceback = ruling.traceback
-        self._run.record(violation, choices)
+        self._run.record(violation, choices, is_large=is_large)
+
+    def _is_small(self, case: Case) -> bool:
+        """Whether a case is as small as it can become."""
+        return False
 
     def _rendered(self, lines: list[str]) -> str:
         """Lines as a complete program."""

@@ -30,6 +30,10 @@ class CheckContext:
 
     Args:
         replay: a failure to replay, instead of a search for new ones.
+
+    Attributes:
+        postpones: whether campaigns leave it to the run to make failures small. Several checks may
+            find the same failure, and the run then makes one of them small.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class CheckContext:
         self.first: dict[str, Effort] = {}
         self.replay = replay
         self.no_room = ""
+        self.postpones = False
         self._directories = 0
         self._applying: dict[str, bool] = {}
         self._begun = time.monotonic()
@@ -122,8 +127,17 @@ class CheckContext:
         if reported := self.check.reported_as(requirement):
             self.evidence.exercised.add(reported)
 
-    def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
-        """Keep a violation, unless one of the same requirement and shape has a shorter program."""
+    def record(
+        self,
+        violation: Violation,
+        choices: SavedChoices | None = None,
+        *,
+        is_large: bool = False,
+    ) -> None:
+        """Keep a violation, unless one of the same requirement and shape has a shorter program.
+
+        ``is_large`` says that the run has to make it small.
+        """
         self.noticed(violation.requirement)
         finding = CheckFinding(
             requirement=self.check.reported_as(violation.requirement),
@@ -134,6 +148,7 @@ class CheckContext:
             shape=_shape_of(violation),
             traceback=self.without_paths(violation.traceback),
             choices=choices or SavedChoices(),
+            is_large=is_large,
         )
         known = self.known(violation)
         if known is None or _size(finding.program) < _size(known.program):

@@ -53,6 +53,7 @@ class CheckTask(NamedTuple):
         round: the number of the round; 0 means the round in the settings.
         replay: a failure to replay, instead of a search.
         profile: a profile that replaces that of the settings.
+        postpones: whether failures of campaigns stay as large as they are found.
     """
 
     subject: str
@@ -60,6 +61,7 @@ class CheckTask(NamedTuple):
     round: int = 0
     replay: Replay | None = None
     profile: Profile | None = None
+    postpones: bool = False
 
 
 @dataclass
@@ -267,7 +269,7 @@ class Engine:
             on_outcome(task.subject, _no_answer(running, suite_error=zygote.lost))
             return
         self._running[task.subject, number] = running
-        zygote.send(Job(number, task.check.name, task.round, task.replay, task.profile))
+        zygote.send(Job(number, task.check.name, *task[2:]))
 
     def stop(self) -> None:
         """End all running processes."""

@@ -65,6 +65,7 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
         shape: the way in which it is broken; see :mod:`streamproof.conformance.failure_shapes`.
         traceback: the part of the subject in the traceback, if the subject raised.
         choices: the choices that break it again.
+        is_large: whether the check has left it to the run to make the failure small.
     """
 
     requirement: str
@@ -75,6 +76,7 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
     shape: str = ""
     traceback: str = ""
     choices: SavedChoices = SavedChoices()
+    is_large: bool = False
 
 
 class CheckOutcome(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from streamproof.conformance.generators import Generators, mine_literals
 from streamproof.conformance.lab import Lab
 from streamproof.conformance.program_runs import made_sure
 from streamproof.conformance.program_shrinking import passes, shorter, too_long
-from streamproof.conformance.program_text import fails_by_itself
+from streamproof.conformance.program_text import fails_by_itself, only_shown
 from streamproof.conformance.random_steps import EffortSpent
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
@@ -58,17 +58,21 @@ class CheckRun(CheckContext):
         violation: Violation,
         choices: SavedChoices | None = None,
         *,
+        is_large: bool = False,
         is_whole: bool = False,
     ) -> None:
         """Keep a violation, with a program that is as short and as sure as can be.
 
-        ``is_whole`` programs have all that a check did before, and nobody has shortened them.
+        ``is_whole`` programs have all that a check did before, and nobody has shortened them. Of a
+        violation that ``is_large``, nobody has tried the program.
         """
-        if self.settings.shrinks and self._may_be_kept(violation):
+        if is_large:
+            violation.program = only_shown(violation.program)
+        elif self.settings.shrinks and self._may_be_kept(violation):
             # A full disk, say, must not take the finding away: its program is long, then.
             with contextlib.suppress(OSError, ValueError, StreamproofError):
                 violation.program = self._tried_out(violation, is_whole=is_whole)
-        super().record(violation, choices)
+        super().record(violation, choices, is_large=is_large)
 
     def _may_be_kept(self, violation: Violation) -> bool:
         """Whether the program of a violation is shorter than the known one, or surer."""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from streamproof.conformance import repeated_program
 from streamproof.conformance.crash import triggers
-from streamproof.conformance.program_text import END_OF_SHOWN, ONLY_SHOWN
+from streamproof.conformance.program_text import ONLY_SHOWN, only_shown
 from streamproof.conformance.repeated_program import RECORDING, fails
 
 __all__ = ["made_sure"]
@@ -84,7 +84,7 @@ def made_sure(
             is_sure = all(fails(program, directory, MOST_SECONDS) for _ in range(runs))
     finally:
         shutil.rmtree(directory.parent, ignore_errors=True)
-    return program if is_sure else f"{ONLY_SHOWN}\n{program}{END_OF_SHOWN}\n"
+    return program if is_sure else only_shown(program)
 
 
 def _has(calls: tuple[str, ...], program: str) -> bool:

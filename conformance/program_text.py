@@ -24,6 +24,7 @@ __all__ = [
     "explained",
     "fails_by_itself",
     "has_source",
+    "only_shown",
     "render",
     "render_argument",
     "render_program",
@@ -159,6 +160,11 @@ def assertion(read: str, answer: Any, comment: str) -> str:
 def fails_by_itself(program: str) -> bool:
     """Whether a program fails as long as the store is wrong, and not only shows what was found."""
     return ONLY_SHOWN not in program.splitlines()
+
+
+def only_shown(program: str) -> str:
+    """A program that says that nobody can be sure of it; it ends with 2 where it shows nothing."""
+    return f"{ONLY_SHOWN}\n{program}{END_OF_SHOWN}\n"
 
 
 def explained(program: str) -> str:

@@ -82,6 +82,7 @@ class Replay(Struct, frozen=True, kw_only=True):
         requirement: the broken requirement.
         choices: the choices that break it.
         profile, seed, round: the settings of the check that found the failure.
+        shrinks: whether the failure is made small.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Replay(Struct, frozen=True, kw_only=True):
     profile: Profile
     seed: int
     round: int
+    shrinks: bool = False
 
 
 class SavedFailure(Struct, frozen=True, kw_only=True):

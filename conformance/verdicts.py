@@ -40,6 +40,7 @@ from streamproof.stores.capabilities import Capabilities
 __all__ = [
     "Found",
     "applicable",
+    "by_shape",
     "exit_code",
     "failure_of",
     "failures_of",
@@ -151,7 +152,7 @@ def strength_of(generated: int, crashes: int, mutants: int) -> Strength:
 
 def _status(requirement: Requirement, outcomes: Sequence[CheckOutcome]) -> tuple[Status, str]:
     """The status of a requirement, and the reason for it in one line."""
-    shapes = _by_shape(requirement.id, outcomes)
+    shapes = by_shape(requirement.id, outcomes)
     if shapes:
         _, finding = min((_smallest(found) for found in shapes.values()), key=_size)
         more = f" (and {len(shapes) - 1} more)" if len(shapes) > 1 else ""
@@ -249,7 +250,7 @@ Found = tuple[CheckOutcome, CheckFinding]
 """A broken promise, and the outcome of the check that found it."""
 
 
-def _by_shape(requirement: str, outcomes: Iterable[CheckOutcome]) -> dict[str, list[Found]]:
+def by_shape(requirement: str, outcomes: Iterable[CheckOutcome]) -> dict[str, list[Found]]:
     """The findings that break a requirement, by shape."""
     shapes: dict[str, list[Found]] = {}
     for outcome in outcomes:
@@ -284,7 +285,7 @@ def failures_of(
 
     Each failure comes with its finding and outcome. ``reproduce`` gives the command for an outcome.
     """
-    shapes = _by_shape(requirement.id, outcomes)
+    shapes = by_shape(requirement.id, outcomes)
     smallest = {shape: _smallest(found) for shape, found in shapes.items()}
     failures = []
     for shape in sorted(smallest, key=lambda each: (_size(smallest[each]), each)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -31,12 +32,13 @@ from streamproof.conformance.results import (
     SubjectInfo,
     SubjectVerdict,
 )
-from streamproof.conformance.saved_failures import Archive, SavedFailure, saved_from
+from streamproof.conformance.saved_failures import Archive, Replay, SavedFailure, saved_from
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of
 from streamproof.conformance.verdicts import (
     Found,
     applicable,
+    by_shape,
     failures_of,
     not_asked,
     result_of,
@@ -110,6 +112,12 @@ class Observer:
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         """A check has ended."""
 
+    def shrinking(self, subject: str, failures: int) -> None:
+        """So many more failures of a subject are to be made small."""
+
+    def shrunk(self, subject: str) -> None:
+        """One of these failures is as small as can be."""
+
     def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
         """A record of the run log is complete."""
 
@@ -174,6 +182,9 @@ class Session:
         self.canary = ""
         self._outcomes: dict[str, list[CheckOutcome]] = {name: [] for name in infos}
         self._failed: dict[tuple[str, str], list[Failure]] = {}
+        # By subject and name: failures that wait to be made small, and what does that.
+        self._large: dict[tuple[str, str], tuple[Requirement, Found]] = {}
+        self._large_tasks: deque[CheckTask] = deque()
 
     def plan(self) -> list[tuple[str, Check]]:
         """The checks to run on each subject. Heavy checks start first, so that none ends late."""
@@ -186,6 +197,9 @@ class Session:
 
     def run(self, engine: Engine, observer: Observer, budget_s: float = 0.0) -> None:
         """Replay saved failures, then run the plan, then search on until the budget is spent.
+
+        Several checks may find the same failure. So without a budget, one of them is made small
+        when all checks of its requirement have ended. A search reports at once what it finds.
 
         The observer receives each result as soon as it is final: without a budget as the run goes
         on, with a budget at the end of the search, even if an error ends it early.
@@ -220,6 +234,9 @@ class Session:
             if subject not in self.results:
                 self.canary = require_caught(outcome)
                 return
+            if outcome.replayed:
+                self._take_small(subject, outcome, observer)
+                return
             observer.ended(subject, outcome)
             self._take(subject, outcome, observer)
             if search is not None:
@@ -228,16 +245,26 @@ class Session:
             outcome.evidence.reached.clear()
 
         rounds = search.tasks() if search is not None else iter(())
+        postpones = self.settings.shrinks and search is None
         try:
             self._repeat(engine, observer)
             canary = [canary_task()] if self._with_canary else []
-            first = itertools.starmap(CheckTask, self.plan())
-            engine.run(itertools.chain(canary, first, rounds), on_outcome, self._noticing(observer))
+            first = [CheckTask(*each, postpones=postpones) for each in self.plan()]
+            plan = self._tasks(itertools.chain(canary, first, rounds))
+            engine.run(plan, on_outcome, self._noticing(observer))
+            # The last checks may have left large failures, too.
+            engine.run(self._shrinking(), on_outcome)
         finally:
+            # An error, or Ctrl-C, must not take a failure away that nobody has made small yet.
+            self._finish_large(observer)
             if search is not None:
                 self._finish_all(observer)
                 observer.record(Note(kind="search", text=search.summary()))
-        self._finish_beside(observer)
+        try:
+            self._finish_beside(observer)
+            engine.run(self._shrinking(), on_outcome)
+        finally:
+            self._finish_large(observer)
         self._note_at_the_end(observer)
 
     def _noticing(self, observer: Observer) -> Callable[[str, str], None]:
@@ -357,6 +384,72 @@ class Session:
                 text = f"{saved.name} does not fail any more. It stays in the bank."
                 observer.record(Note(kind="fixed", subject=saved.subject, text=text))
 
+    # Large failures.
+
+    def _tasks(self, plan: Iterable[CheckTask]) -> Iterator[CheckTask]:
+        """The plan; what makes a failure small comes before the checks that have not begun."""
+        for each in plan:
+            yield from self._shrinking()
+            yield each
+        yield from self._shrinking()
+
+    def _shrinking(self) -> Iterator[CheckTask]:
+        """What makes failures small, each once."""
+        while self._large_tasks:
+            yield self._large_tasks.popleft()
+
+    def _waits(
+        self,
+        subject: str,
+        requirement: Requirement,
+        outcomes: Iterable[CheckOutcome],
+        observer: Observer,
+    ) -> bool:
+        """Whether a requirement has large failures, which are made small from now on.
+
+        Several checks may have found the same failure, so one of each shape is made small.
+        """
+        shapes = sorted(by_shape(requirement.id, outcomes).items())[:MOST_SHAPES]
+        easiest = {shape: min(found, key=_effort_to_repeat) for shape, found in shapes}
+        large = {shape: found for shape, found in easiest.items() if found[1].is_large}
+        for shape, (outcome, finding) in large.items():
+            replay = Replay(
+                name=f"{requirement.id}-{shape}",
+                requirement=requirement.id,
+                choices=finding.choices,
+                profile=self.settings.profile,
+                seed=self.settings.seed,
+                round=outcome.round,
+                shrinks=True,
+            )
+            self._large[subject, replay.name] = requirement, (outcome, finding)
+            check = checks_for(subject)[outcome.check]
+            self._large_tasks.append(CheckTask(subject, check, replay=replay))
+        if large:
+            observer.shrinking(subject, len(large))
+        return bool(large)
+
+    def _take_small(self, subject: str, outcome: CheckOutcome, observer: Observer) -> None:
+        """Keep a failure that was made small; after the last one, finish its requirement."""
+        observer.shrunk(subject)
+        requirement, (origin, large) = self._large.pop((subject, outcome.replayed))
+        for each in outcome.findings:
+            if (each.requirement, each.shape) == (large.requirement, large.shape):
+                origin.findings[origin.findings.index(large)] = each
+        if (subject, requirement.id) not in self._large_requirements():
+            mine = self._outcomes_for(subject, requirement)
+            self._conclude(subject, requirement, mine, observer)
+
+    def _large_requirements(self) -> dict[tuple[str, str], Requirement]:
+        """The requirements that wait until their failures are small, by subject and id."""
+        return {(subject, each.id): each for (subject, _), (each, _) in self._large.items()}
+
+    def _finish_large(self, observer: Observer) -> None:
+        """Make the results of requirements whose failures nobody makes small any more."""
+        for (subject, _), requirement in self._large_requirements().items():
+            mine = self._outcomes_for(subject, requirement)
+            self._conclude(subject, requirement, mine, observer)
+
     # Results.
 
     def _take(self, subject: str, outcome: CheckOutcome, observer: Observer) -> None:
@@ -383,7 +476,8 @@ class Session:
         """Make the result of a requirement if all checks that test it have ended."""
         outcomes = self._outcomes_for(subject, requirement)
         done = {each.check for each in outcomes if not each.replayed}
-        if all(name in done for name in requirement.checks):
+        is_done = all(name in done for name in requirement.checks)
+        if is_done and not self._waits(subject, requirement, outcomes, observer):
             self._conclude(subject, requirement, outcomes, observer)
 
     def _finish_beside(self, observer: Observer) -> None:
@@ -399,7 +493,8 @@ class Session:
             for requirement in self._applicable(subject, whole):
                 if requirement.id in broken:
                     mine = self._outcomes_for(subject, requirement)
-                    self._conclude(subject, requirement, mine, observer)
+                    if not self._waits(subject, requirement, mine, observer):
+                        self._conclude(subject, requirement, mine, observer)
 
     def _conclude(
         self,
@@ -474,6 +569,15 @@ class Session:
     def _finish(self, subject: str, result: RequirementResult, observer: Observer) -> None:
         self.results[subject].append(result)
         observer.record(result)
+
+
+def _effort_to_repeat(found: Found) -> tuple[bool, int, str]:
+    """How much it takes to repeat a finding and to make it small: a small one takes nothing.
+
+    The outcomes come in any order, so the name of the check decides in the end.
+    """
+    outcome, finding = found
+    return finding.is_large, len(msgspec.json.encode(finding.choices)), outcome.check
 
 
 def why_untried(saved: SavedFailure, outcome: CheckOutcome) -> str:

@@ -99,6 +99,7 @@ class Job(Struct):
         round: the number of the round; see ``Settings.round``.
         replay: a failure to replay, instead of a search.
         profile: a profile that replaces that of the settings.
+        postpones: whether failures of campaigns stay as large as they are found.
     """
 
     id: int
@@ -106,6 +107,7 @@ class Job(Struct):
     round: int = 0
     replay: Replay | None = None
     profile: Profile | None = None
+    postpones: bool = False
 
 
 class Reply(Struct, kw_only=True, omit_defaults=True):
@@ -393,7 +395,9 @@ def _child(
         work = directory / f"task-{job}"
         work.mkdir()
         status = RunningCall(status_path(directory, job), create=True)
-        outcome = run_check(CheckRun(check, subject, settings, work, status, replay=replay))
+        run = CheckRun(check, subject, settings, work, status, replay=replay)
+        run.postpones = request.postpones
+        outcome = run_check(run)
         target = outcome_path(directory, job)
         temporary = target.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(outcome))

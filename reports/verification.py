@@ -264,6 +264,12 @@ class _LogKeeper(Observer):
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         self._watcher.ended(subject, outcome)
 
+    def shrinking(self, subject: str, failures: int) -> None:
+        self._watcher.shrinking(subject, failures)
+
+    def shrunk(self, subject: str) -> None:
+        self._watcher.shrunk(subject)
+
     def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
         self._log.write(record)
         self._watcher.record(record)

@@ -243,7 +243,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
         broken = self._first_break(self._judged(program, [point]), wanted)
         broken = broken or self._first_break(self._crashes_like(program, point), wanted)
         if broken:
-            self._record(*broken)
+            self._record_again(*broken)
 
     # Judging.
 
@@ -276,9 +276,12 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     # Making failures small.
 
+    def _is_small(self, case: Crashed) -> bool:
+        # The error may be a hang, and shrinking would wait for the hang again and again.
+        return bool(case.error) and case.point.kind in FAULTS
+
     def _shrunk(self, case: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling]:
-        if case.error and case.point.kind in FAULTS:
-            # The error may be a hang, and shrinking would wait for the hang again and again.
+        if self._is_small(case):
             return case, ruling
         told = self._shrunk_by_recordings(case, ruling)
         return told or self._with_fewer_operations(*self._cut(case, ruling))

@@ -183,7 +183,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
                 continue
             wanted = choices.requirement, choices.shape
             if broken := self._first_break(self._within_tries(recording, states), wanted):
-                self._record(*broken)
+                self._record_again(*broken)
 
     def _saved_first(self, recording: Recording, state: DiskState) -> Iterator[Left]:
         """A saved state, if it fits this recording, and others with the same damage."""
@@ -296,7 +296,8 @@ class PowerCampaign(ProgramCampaign[Loss]):
         operation = max(loss.crashed.started - 1, 0)
         number = loss.state.after - recording.trace.started[operation]
         is_known = recording.before is None and recording.trace.counts_all(operation)
-        if not (is_known and number and self._run.settings.shrinks):
+        is_told = self._run.settings.shrinks and not self._run.postpones
+        if not (is_known and number and is_told):
             return ""
         program, point = recording.program, CrashPoint("syscall", operation, number)
         if self._latest is None or self._latest[:2] != (program, point):

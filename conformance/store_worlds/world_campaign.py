@@ -50,7 +50,7 @@ class WorldCampaign(CaseCampaign[Tried]):
         self._tries = self._shrink_limit
         judged = self._judged(map(world_of, choices.worlds))
         if broken := self._first_break(judged, (choices.requirement, choices.shape)):
-            self._record(*broken)
+            self._record_again(*broken)
 
     def _judged(self, worlds: Iterable[StoreWorld]) -> Iterator[tuple[Tried, list[Ruling]]]:
         """Try worlds; yield for each one the broken ruling, or else all rulings that held."""
@@ -85,10 +85,12 @@ class WorldCampaign(CaseCampaign[Tried]):
     def _broken_by(self, case: Tried, ruling: Ruling) -> tuple[str, str]:
         return ruling.requirement, case.breach.shape if case.breach else ""
 
+    def _is_small(self, case: Tried) -> bool:
+        return bool(case.world.scenario)
+
     def _shrunk(self, case: Tried, ruling: Ruling) -> tuple[Tried, Ruling]:
         wanted, smallest = self._broken_by(case, ruling), (case, ruling)
-        # Scenarios are small already.
-        if case.world.scenario:
+        if self._is_small(case):
             return smallest
 
         def still_fails(plan: Plan) -> bool:

@@ -85,6 +85,7 @@ class ConsoleObserver(Observer):
         self._suspected: set[str] = set()
         self._printed = 0
         self._left = Counter(subject for subject, _ in session.plan())
+        self._total = self._left.copy()
         self._crashes: Counter[str] = Counter()
         self._kinds: Counter[str] = Counter()
         self._wiped = 0
@@ -137,6 +138,15 @@ class ConsoleObserver(Observer):
         self._progress.update(self._bars[subject], advance=is_first, crashes=self._crashes[subject])
         if is_first and not self._left[subject] and not self._console.is_terminal:
             self._line(f"{subject}: done, {self._crashes[subject]:,} crashes")
+
+    def shrinking(self, subject: str, failures: int) -> None:
+        """Make the bar of a subject longer: a check goes on for each failure."""
+        self._total[subject] += failures
+        self._progress.update(self._bars[subject], total=self._total[subject])
+
+    def shrunk(self, subject: str) -> None:
+        """Advance the bar of a subject."""
+        self._progress.update(self._bars[subject], advance=1)
 
     def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
         """Show a record that tells of a broken promise, and keep what the summary needs."""
