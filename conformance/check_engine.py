@@ -269,7 +269,8 @@ class Engine:
             on_outcome(task.subject, _no_answer(running, suite_error=zygote.lost))
             return
         self._running[task.subject, number] = running
-        zygote.send(Job(number, task.check.name, *task[2:]))
+        asked = task.round, task.replay, task.profile, task.postpones
+        zygote.send(Job(number, task.check.name, *asked))
 
     def stop(self) -> None:
         """End all running processes."""

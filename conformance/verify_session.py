@@ -398,14 +398,14 @@ class Session:
         while self._large_tasks:
             yield self._large_tasks.popleft()
 
-    def _waits(
+    def _starts_shrinking(
         self,
         subject: str,
         requirement: Requirement,
         outcomes: Iterable[CheckOutcome],
         observer: Observer,
     ) -> bool:
-        """Whether a requirement has large failures, which are made small from now on.
+        """Let the large failures of a requirement be made small; false if it has none.
 
         Several checks may have found the same failure, so one of each shape is made small.
         """
@@ -477,7 +477,7 @@ class Session:
         outcomes = self._outcomes_for(subject, requirement)
         done = {each.check for each in outcomes if not each.replayed}
         is_done = all(name in done for name in requirement.checks)
-        if is_done and not self._waits(subject, requirement, outcomes, observer):
+        if is_done and not self._starts_shrinking(subject, requirement, outcomes, observer):
             self._conclude(subject, requirement, outcomes, observer)
 
     def _finish_beside(self, observer: Observer) -> None:
@@ -493,7 +493,7 @@ class Session:
             for requirement in self._applicable(subject, whole):
                 if requirement.id in broken:
                     mine = self._outcomes_for(subject, requirement)
-                    if not self._waits(subject, requirement, mine, observer):
+                    if not self._starts_shrinking(subject, requirement, mine, observer):
                         self._conclude(subject, requirement, mine, observer)
 
     def _conclude(
